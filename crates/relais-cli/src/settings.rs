@@ -30,6 +30,8 @@ mod kafka_tests;
 #[cfg(test)]
 mod process_tests;
 #[cfg(test)]
+mod rabbitmq_tests;
+#[cfg(test)]
 mod reference_tests;
 #[cfg(test)]
 mod salesforce_tests;

@@ -5,6 +5,8 @@ mod connect;
 mod dead_letters;
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
 mod kafka;
+#[cfg_attr(not(feature = "rabbitmq"), path = "wire/without_rabbitmq.rs")]
+mod rabbitmq;
 mod salesforce;
 
 use std::{fmt, net::SocketAddr, path::Path, sync::Arc};
@@ -227,6 +229,11 @@ pub(crate) async fn app(
                 states.push((settings.name.clone(), state));
                 source
             }
+            SourceOrigin::Rabbitmq(origin) => {
+                let (source, state) = rabbitmq::source(settings, origin)?;
+                states.push((settings.name.clone(), state));
+                source
+            }
             SourceOrigin::Http(origin) => {
                 let source = HttpSource::bind(http_source(settings, origin)?)
                     .await
@@ -254,6 +261,7 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
     let sources = settings.sources.iter().filter_map(|source| match &source.origin {
         SourceOrigin::Http(origin) => http_source(source, origin).err(),
         SourceOrigin::Kafka(origin) => kafka::source(source, origin).err(),
+        SourceOrigin::Rabbitmq(origin) => rabbitmq::source(source, origin).err(),
     });
     destinations.into_iter().chain(sources).collect()
 }
@@ -295,6 +303,7 @@ fn make(
             Some(path) => LogPublisher::file(path),
         }),
         TargetConfig::Kafka(kafka) => kafka::publisher(destination, kafka)?,
+        TargetConfig::Rabbitmq(keys) => rabbitmq::publisher(destination, keys)?,
         TargetConfig::Http(http) => {
             let made = HttpPublisher::new(http_settings(destination, http));
             Arc::new(made.map_err(|error| destination.error(error))?)

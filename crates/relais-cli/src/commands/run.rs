@@ -70,6 +70,9 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
             let topics = kafka.topics.join(", ");
             info!(source = source.name, group = kafka.group, "reading topics {topics}");
         }
+        if let SourceOrigin::Rabbitmq(rabbitmq) = &source.origin {
+            info!(source = source.name, "reading queue {}", rabbitmq.queue);
+        }
     }
     let admin = wire::admin(&settings, store.clone(), running.observer(), states, usage).await;
     let tls = settings.admin.as_ref().and_then(|admin| admin.tls_certificate.as_ref());

@@ -8,7 +8,10 @@ use relais::{
     log::LogTargetKeys,
     salesforce::{Api, Auth, ORPHAN_AGE, ROWS_DEFAULT, SalesforceKeys},
 };
-use relais_connect::kafka_settings::{KafkaTargetKeys, topic_name};
+use relais_connect::{
+    kafka_settings::{KafkaTargetKeys, topic_name},
+    rabbitmq_settings::RabbitTargetKeys,
+};
 use relais_core::{
     breaker::BreakerPolicy,
     outbox::OnDeadLetter,
@@ -19,7 +22,7 @@ use relais_core::{
 
 use super::{engine::retry, findings::FilePlace, reader::Section, source::is_later};
 
-const KINDS: &str = "http, kafka, log, salesforce";
+const KINDS: &str = "http, kafka, log, rabbitmq, salesforce";
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -31,8 +34,8 @@ settings! {
     pub(super) struct DestinationKeys {
         /// unique; the value of the column `destination`
         name: NameText;
-        /// `"http"`, `"kafka"`, `"log"` or `"salesforce"`
-        kind: TargetKind => "this version has: http, kafka, log, salesforce";
+        /// `"http"`, `"kafka"`, `"log"`, `"rabbitmq"` or `"salesforce"`
+        kind: TargetKind => "this version has: http, kafka, log, rabbitmq, salesforce";
         /// another program serves it: it has a `name` and no other key
         external: OnOff = false;
         /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue
@@ -91,7 +94,7 @@ settings! {
 text_kinds! {
     /// The kinds of destinations in this version.
     pub(super) TargetKind -> String, "text", |text| Ok(text.to_owned()),
-        form SettingForm::Words(vec!["http", "kafka", "log", "salesforce"]);
+        form SettingForm::Words(vec!["http", "kafka", "log", "rabbitmq", "salesforce"]);
 }
 
 /// One `[[destination]]`.
@@ -111,6 +114,7 @@ pub(crate) struct DestinationConfig {
 pub(crate) enum TargetConfig {
     Http(Box<HttpTargetKeys>),
     Kafka(KafkaTargetKeys),
+    Rabbitmq(Box<RabbitTargetKeys>),
     Salesforce(Box<SalesforceTarget>),
     Log(LogTargetKeys),
 }
@@ -120,6 +124,7 @@ impl TargetConfig {
         match self {
             Self::Http(_) => "http",
             Self::Kafka(_) => "kafka",
+            Self::Rabbitmq(_) => "rabbitmq",
             Self::Salesforce(_) => "salesforce",
             Self::Log(_) => "log",
         }
@@ -162,13 +167,14 @@ pub(super) fn destinations(sections: Vec<Section<'_>>) -> (Vec<DestinationConfig
 }
 
 fn destination(section: Section<'_>) -> Option<DestinationConfig> {
-    if is_later(&section, &["rabbitmq", "nats", "servicebus"], KINDS) {
+    if is_later(&section, &["nats", "servicebus"], KINDS) {
         return None;
     }
     let keys = section.read::<DestinationKeys>();
     let name = section.peek("name").unwrap_or_default();
     let kind = section.peek("kind").unwrap_or_default();
-    let default = if kind == "kafka" { RetryPolicy::default() } else { RetryPolicy::patient() };
+    let is_broker = ["kafka", "rabbitmq"].contains(&kind.as_str());
+    let default = if is_broker { RetryPolicy::default() } else { RetryPolicy::patient() };
     let target = match kind.as_str() {
         "http" => section.read::<HttpTargetKeys>().map(|http| {
             http.check(&mut |key, why| section.error(key, why));
@@ -176,6 +182,10 @@ fn destination(section: Section<'_>) -> Option<DestinationConfig> {
         }),
         "kafka" => kafka(&section, &name).map(TargetConfig::Kafka),
         "log" => section.read().map(TargetConfig::Log),
+        "rabbitmq" => section.read::<RabbitTargetKeys>().map(|rabbitmq| {
+            rabbitmq.check(&mut |key, why| section.error(key, why));
+            TargetConfig::Rabbitmq(Box::new(rabbitmq))
+        }),
         "salesforce" => salesforce(&section, &name).map(|t| TargetConfig::Salesforce(Box::new(t))),
         // The known keys depend on the kind.
         _ => return None,

@@ -6,7 +6,10 @@ mod salesforce;
 use std::{fmt::Write, time::Duration};
 
 use relais::http::{HttpSourceKeys, HttpTargetKeys, OnInvalidBody, SecretString};
-use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaStartOffset};
+use relais_connect::{
+    kafka_settings::{KafkaSourceKeys, KafkaStartOffset},
+    rabbitmq_settings::{RabbitEnvelope, RabbitSourceKeys},
+};
 use relais_core::{
     breaker::BreakerPolicy, extract::Mapping, outbox::OnDeadLetter, query::Retention,
     retry::RetryPolicy, route::Route,
@@ -123,6 +126,7 @@ fn source(source: &SourceSettings) -> Vec<String> {
     let (place, limits) = match &source.origin {
         SourceOrigin::Http(http) => http_origin(&source.name, http),
         SourceOrigin::Kafka(kafka) => kafka_origin(kafka),
+        SourceOrigin::Rabbitmq(rabbitmq) => rabbitmq_origin(rabbitmq),
     };
     let mut lines = vec![place, format!("source system `{source_system}`, {reads}"), limits];
     if let SourceOrigin::Kafka(kafka) = &source.origin {
@@ -175,6 +179,28 @@ fn kafka_origin(kafka: &KafkaSourceKeys) -> (String, String) {
     )
 }
 
+fn rabbitmq_origin(rabbitmq: &RabbitSourceKeys) -> (String, String) {
+    let envelope = envelope(rabbitmq.envelope);
+    (
+        format!("rabbitmq, queue {} at {}{envelope}", rabbitmq.queue, rabbitmq.url),
+        format!(
+            "decoded as {}; undecodable messages are stored as SERDE_ERROR; prefetch up to {} \
+             messages and {}",
+            rabbitmq.decoder.as_str(),
+            rabbitmq.prefetch,
+            show_size(rabbitmq.prefetch_bytes)
+        ),
+    )
+}
+
+fn envelope(envelope: RabbitEnvelope) -> &'static str {
+    match envelope {
+        RabbitEnvelope::None => "",
+        RabbitEnvelope::MassTransit => ", MassTransit",
+        RabbitEnvelope::CloudEvents => ", CloudEvents",
+    }
+}
+
 /// Lists names only: any value may be a secret.
 fn options(options: &[(String, SecretString)]) -> Option<String> {
     let names: Vec<&str> = options.iter().map(|(name, _)| name.as_str()).collect();
@@ -216,7 +242,7 @@ fn destination(destination: &DestinationConfig) -> Vec<String> {
     match &destination.target {
         TargetConfig::Kafka(kafka) => lines.extend(options(&kafka.options)),
         TargetConfig::Salesforce(target) => lines.extend(salesforce::details(target)),
-        TargetConfig::Http(_) | TargetConfig::Log(_) => {}
+        TargetConfig::Http(_) | TargetConfig::Log(_) | TargetConfig::Rabbitmq(_) => {}
     }
     lines
 }
@@ -234,6 +260,13 @@ fn target(target: &TargetConfig) -> String {
             let topic = kafka.topic.as_deref().unwrap_or_default();
             format!("kafka, topic {topic} at {}{cloudevents}", kafka.brokers)
         }
+        TargetConfig::Rabbitmq(rabbitmq) => format!(
+            "rabbitmq, exchange `{}`, routing key `{}` at {}{}",
+            rabbitmq.exchange,
+            rabbitmq.routing_key,
+            rabbitmq.url,
+            envelope(rabbitmq.envelope)
+        ),
     }
 }
 

@@ -7,7 +7,10 @@ use relais::{
     log::LogTargetKeys,
     salesforce::SalesforceKeys,
 };
-use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaTargetKeys};
+use relais_connect::{
+    kafka_settings::{KafkaSourceKeys, KafkaTargetKeys},
+    rabbitmq_settings::{RabbitSourceKeys, RabbitTargetKeys},
+};
 use relais_core::setting::{SettingGroup, SettingSpec};
 
 use super::{
@@ -59,6 +62,7 @@ pub(super) fn sections() -> Vec<SectionSpec> {
         list("source", SourceKeys::specs(&())),
         of_kind("source", "http", HttpSourceKeys::specs(&())),
         of_kind("source", "kafka", KafkaSourceKeys::specs(&())),
+        of_kind("source", "rabbitmq", RabbitSourceKeys::specs(&())),
         list("route", RouteKeys::specs(&())),
         list("process", ProcessKeys::specs(&())),
         list("process.step", step),
@@ -69,6 +73,7 @@ pub(super) fn sections() -> Vec<SectionSpec> {
         of_kind("destination", "http", HttpTargetKeys::specs(&())),
         of_kind("destination", "kafka", KafkaTargetKeys::specs(&())),
         of_kind("destination", "log", LogTargetKeys::specs(&())),
+        of_kind("destination", "rabbitmq", RabbitTargetKeys::specs(&())),
         of_kind("destination", "salesforce", SalesforceKeys::specs(&())),
         one("destination.retry", retry(RetryPolicy::patient())),
         one("destination.limits", LimitKeys::specs(&guards)),

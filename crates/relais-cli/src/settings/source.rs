@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use relais::http::HttpSourceKeys;
-use relais_connect::kafka_settings::KafkaSourceKeys;
+use relais_connect::{kafka_settings::KafkaSourceKeys, rabbitmq_settings::RabbitSourceKeys};
 use relais_core::{
     decode::Decoder,
     extract::{Mapping, Pick},
@@ -19,8 +19,8 @@ settings! {
     pub(super) struct SourceKeys {
         /// unique. Do not change it: Kafka positions are stored under it
         name: NameText;
-        /// `"http"` or `"kafka"`
-        kind: SourceKind => "this version has: http, kafka";
+        /// `"http"`, `"kafka"` or `"rabbitmq"`
+        kind: SourceKind => "this version has: http, kafka, rabbitmq";
         /// message ids are unique within it
         source_system: Option<NameText> => "the `name`";
         /// selects routes and handlers
@@ -33,7 +33,7 @@ settings! {
 text_kinds! {
     /// The kinds of sources in this version.
     pub(super) SourceKind -> String, "text", |text| Ok(text.to_owned()),
-        form SettingForm::Words(vec!["http", "kafka"]);
+        form SettingForm::Words(vec!["http", "kafka", "rabbitmq"]);
 }
 
 /// One `[[source]]`.
@@ -50,6 +50,7 @@ pub(crate) struct SourceSettings {
 pub(crate) enum SourceOrigin {
     Http(Box<HttpSourceKeys>),
     Kafka(KafkaSourceKeys),
+    Rabbitmq(Box<RabbitSourceKeys>),
 }
 
 /// Reads every source that can be read.
@@ -59,7 +60,7 @@ pub(super) fn sources(sections: Vec<Section<'_>>) -> Vec<SourceSettings> {
 }
 
 fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSettings> {
-    if is_later(&section, &["rabbitmq", "nats"], "http, kafka") {
+    if is_later(&section, &["nats"], "http, kafka, rabbitmq") {
         return None;
     }
     let keys = section.read::<SourceKeys>();
@@ -83,6 +84,14 @@ fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSet
                 (Some(SourceOrigin::Kafka(kafka)), id, decoder)
             }
             None => (None, Pick::Position, Decoder::default()),
+        },
+        "rabbitmq" => match section.read::<RabbitSourceKeys>() {
+            Some(rabbitmq) => {
+                rabbitmq.check(&mut |key, why| section.error(key, why));
+                let (id, decoder) = (rabbitmq.message_id.clone(), rabbitmq.decoder);
+                (Some(SourceOrigin::Rabbitmq(Box::new(rabbitmq))), id, decoder)
+            }
+            None => (None, Pick::Key, Decoder::default()),
         },
         _ => return None,
     };

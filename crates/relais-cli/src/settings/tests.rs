@@ -232,9 +232,9 @@ fn what_is_not_in_this_build_says_so() {
             "relais.toml:2:7: store.url: oracle is not in this build yet; this version has: \
              sqlite, postgres",
             "relais.toml:5:8: source[m].kind: nats is not in this build yet; this version has: \
-             http, kafka",
+             http, kafka, rabbitmq",
             "relais.toml:9:8: destination[sb].kind: servicebus is not in this build yet; this \
-             version has: http, kafka, log, salesforce",
+             version has: http, kafka, log, rabbitmq, salesforce",
         ],
     );
 }

@@ -68,6 +68,7 @@ pub(crate) fn declared(settings: &Settings) -> Vec<DeclaredSource> {
         topics: match &source.origin {
             SourceOrigin::Http(_) => vec![source.name.clone()],
             SourceOrigin::Kafka(kafka) => kafka.topics.clone(),
+            SourceOrigin::Rabbitmq(rabbitmq) => vec![rabbitmq.queue.clone()],
         },
         mapping: source.mapping.clone(),
     });
@@ -90,6 +91,7 @@ fn source(source: &SourceSettings) -> SourceInfo {
     let kind = match source.origin {
         SourceOrigin::Http(_) => "http",
         SourceOrigin::Kafka(_) => "kafka",
+        SourceOrigin::Rabbitmq(_) => "rabbitmq",
     };
     SourceInfo { name: source.name.clone(), kind }
 }
@@ -120,7 +122,10 @@ async fn facts(settings: &Settings, store: &dyn StoreDriver) -> ServerFacts {
         kind: destination.target.kind().to_owned(),
         object: match &destination.target {
             TargetConfig::Salesforce(target) => Some(target.object.clone()),
-            TargetConfig::Http(_) | TargetConfig::Kafka(_) | TargetConfig::Log(_) => None,
+            TargetConfig::Http(_)
+            | TargetConfig::Kafka(_)
+            | TargetConfig::Log(_)
+            | TargetConfig::Rabbitmq(_) => None,
         },
     };
     ServerFacts {

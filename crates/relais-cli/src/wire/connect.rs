@@ -7,7 +7,7 @@ use relais_core::{inspect::InspectExt, query::Filter};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use super::{Database, Hydrate, hydrate_of, kafka, salesforce};
+use super::{Database, Hydrate, hydrate_of, kafka, rabbitmq, salesforce};
 use crate::settings::{DestinationConfig, Settings, SourceOrigin, TargetConfig};
 
 /// Messages whose ids are tried with `hydrate`.
@@ -53,6 +53,7 @@ pub(crate) async fn connect(
         let (key, result) = match &source.origin {
             SourceOrigin::Http(http) => ("listen", listen(http.listen, running).await),
             SourceOrigin::Kafka(origin) => ("brokers", kafka::probe_source(origin).await),
+            SourceOrigin::Rabbitmq(origin) => ("url", rabbitmq::probe_source(origin).await),
         };
         tried.push(ConnectionCheck::new("source", &source.name, key, result));
     }
@@ -99,6 +100,7 @@ async fn target(
     match &destination.target {
         TargetConfig::Http(http) => vec![one("url", super::probe_http(destination, http).await)],
         TargetConfig::Kafka(kafka) => vec![one("brokers", kafka::probe_destination(kafka).await)],
+        TargetConfig::Rabbitmq(keys) => vec![one("url", rabbitmq::probe_destination(keys).await)],
         TargetConfig::Log(log) => {
             let Some(path) = &log.path else { return Vec::new() };
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

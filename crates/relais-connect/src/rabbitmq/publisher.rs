@@ -20,7 +20,7 @@ use tokio::{sync::OnceCell, time::Instant};
 
 use super::{
     RabbitConnection, RabbitEnvelope, RoutingTemplate,
-    call::PublishCall,
+    call::RabbitPublishCall,
     classify::{self, RabbitAddress, RabbitFailure},
     connection::OpenConnection,
     outgoing::MessageFormat,
@@ -159,7 +159,7 @@ impl RabbitPublisher {
 #[async_trait]
 impl Publisher for RabbitPublisher {
     async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
-        PublishCall::new(self, messages, Instant::now() + self.patience).run().await
+        RabbitPublishCall::new(self, messages, Instant::now() + self.patience).run().await
     }
 
     fn batching(&self) -> Batching {

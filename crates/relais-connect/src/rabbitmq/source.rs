@@ -117,7 +117,7 @@ pub struct RabbitSource {
     session: Option<ConsumerSession>,
     /// Received and not acknowledged, in order.
     held: VecDeque<HeldDelivery>,
-    /// How many of them were returned as the last batch.
+    /// The number of them that were returned as the last batch.
     handed: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What only the publisher of RabbitMQ does.
+//! Checks of the publisher that only RabbitMQ needs.
 
 use relais_connect::rabbitmq::{
     RabbitConnection, RabbitEnvelope, RabbitPublisher, RabbitPublisherSettings, RoutingTemplate,

@@ -1,4 +1,4 @@
-//! What only the source of RabbitMQ does.
+//! Checks of the source that only RabbitMQ needs.
 
 use lapin::{
     BasicProperties,

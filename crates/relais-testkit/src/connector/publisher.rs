@@ -1,4 +1,4 @@
-//! What every publisher must do.
+//! The checks of every publisher.
 
 use std::{collections::BTreeMap, time::Duration};
 
