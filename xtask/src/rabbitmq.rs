@@ -36,7 +36,7 @@ const SETTINGS: &str = include_str!("../rabbitmq/rabbitmq.conf");
 const BROKER: &str = include_str!("../rabbitmq/broker");
 
 const PACKAGE: &str = "rabbitmq-server";
-/// What the package needs besides itself.
+/// The packages that it needs.
 const LIBRARIES: [&str; 18] = [
     "erlang-base",
     "erlang-asn1",

@@ -248,7 +248,7 @@ impl Route {
     }
 }
 
-/// What all messages of one event share.
+/// The values that all messages of one event share.
 struct RouteCommon {
     event_version: i32,
     headers: Headers,

@@ -87,7 +87,7 @@ pub trait PublisherFixture: Send + Sync {
     /// Returns a publisher for an address at which no server listens.
     async fn unreachable(&self) -> Box<dyn Publisher>;
 
-    /// Waits until this place has received so many messages; returns all of them in order.
+    /// Waits until this place has received this number of messages; returns all of them in order.
     async fn received(&self, count: usize) -> Vec<WireMessage>;
 
     /// Returns the network between publisher and server.

@@ -26,7 +26,7 @@ const MANDATORY: BasicPublishOptions = BasicPublishOptions { mandatory: true, im
 /// Bytes of a frame besides its content.
 const FRAME_OVERHEAD: usize = 64;
 
-pub(super) struct PublishCall<'a> {
+pub(super) struct RabbitPublishCall<'a> {
     publisher: &'a RabbitPublisher,
     rows: &'a [OutboxRow],
     messages: Vec<Option<OutgoingMessage<'a>>>,
@@ -44,7 +44,7 @@ enum RoundEnd {
     Unanswered(Delivery),
 }
 
-impl<'a> PublishCall<'a> {
+impl<'a> RabbitPublishCall<'a> {
     pub(super) fn new(
         publisher: &'a RabbitPublisher,
         rows: &'a [OutboxRow],

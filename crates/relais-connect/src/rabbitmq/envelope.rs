@@ -15,9 +15,9 @@ use uuid::Uuid;
 pub(super) const MASSTRANSIT_JSON: &str = "application/vnd.masstransit+json";
 /// The content type of a CloudEvent in structured mode.
 const CLOUDEVENT_JSON: &str = "application/cloudevents+json";
-/// How the names of CloudEvents attributes start in AMQP; the second form is for JMS.
+/// The prefixes of CloudEvents attributes in AMQP; the second form is for JMS.
 const CLOUDEVENT_PREFIXES: [&str; 2] = ["cloudEvents:", "cloudEvents_"];
-/// How a message type of MassTransit starts.
+/// The prefix of a message type of MassTransit.
 const URN: &str = "urn:message:";
 
 /// Returns the body that MassTransit expects for a row.

@@ -20,7 +20,7 @@ use tokio::{sync::OnceCell, time::Instant};
 
 use super::{
     RabbitConnection, RabbitEnvelope, RoutingTemplate,
-    call::PublishCall,
+    call::RabbitPublishCall,
     classify::{self, RabbitAddress, RabbitFailure},
     connection::OpenConnection,
     outgoing::MessageFormat,
@@ -36,9 +36,13 @@ const MARGIN_MAX: Duration = Duration::from_secs(2);
 pub struct RabbitPublisherSettings {
     /// The name of the destination, shown in RabbitMQ's list of connections.
     pub destination: String,
+    /// The connection to the broker.
     pub connection: RabbitConnection,
+    /// The exchange that messages are sent to.
     pub exchange: RoutingTemplate,
+    /// The routing key of a message.
     pub routing_key: RoutingTemplate,
+    /// The envelope around the payload.
     pub envelope: RabbitEnvelope,
     /// The .NET namespace of message types, for MassTransit.
     pub namespace: Option<String>,
@@ -159,7 +163,7 @@ impl RabbitPublisher {
 #[async_trait]
 impl Publisher for RabbitPublisher {
     async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
-        PublishCall::new(self, messages, Instant::now() + self.patience).run().await
+        RabbitPublishCall::new(self, messages, Instant::now() + self.patience).run().await
     }
 
     fn batching(&self) -> Batching {

@@ -111,7 +111,7 @@ impl World {
         RabbitSourceSettings::new("orders", self.connection(), &self.name, mapping)
     }
 
-    /// Takes messages from the queue until so many different ones have arrived.
+    /// Takes messages from the queue until this number of different ones has arrived.
     pub(crate) async fn take(&self, count: usize) -> Vec<Delivery> {
         // A channel of its own: it ends the consumer when it is dropped.
         let channel = self.connection.create_channel().await.unwrap();

@@ -47,7 +47,7 @@ async fn acknowledge(source: &mut dyn Source, batch: &SourceBatch) {
     let _ = source.acknowledge(vec![Accepted::Stored; batch.messages.len()]).await;
 }
 
-/// Reads and acknowledges until so many different messages are there; returns all that arrived.
+/// Reads and acknowledges until this number of different messages has arrived; returns all that arrived.
 async fn read(source: &mut dyn Source, count: usize) -> Vec<NewInbox> {
     let (mut rows, mut ids) = (Vec::new(), BTreeSet::new());
     while ids.len() < count {
