@@ -14,16 +14,20 @@ use crate::{Admin, soon};
 /// ServerFacts that do not change while the process runs.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
+    /// The version of the program.
     pub version: String,
     /// Name and version of the database.
     pub store: String,
+    /// The destinations that the program serves.
     pub destinations: Vec<DestinationInfo>,
 }
 
 /// The target of a destination.
 #[derive(Clone, Debug)]
 pub struct DestinationInfo {
+    /// The name of the destination.
     pub name: String,
+    /// The kind of connector.
     pub kind: String,
     /// The kind of record at the target, for example a Salesforce object.
     pub object: Option<String>,

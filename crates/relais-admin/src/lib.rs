@@ -14,6 +14,8 @@
 //! - `console`: the files of the web console
 //! - `health`: liveness and readiness; `metrics`: the page for Prometheus
 
+#![warn(missing_docs)]
+
 mod access;
 mod api;
 mod console;
@@ -96,7 +98,9 @@ pub(crate) struct AdminInner {
 
 /// The parts of the server: the data that it shows, and the tokens that may see it.
 pub struct AdminParts {
+    /// The store whose rows are shown.
     pub store: Arc<dyn StoreDriver>,
+    /// The counters of this process.
     pub observer: Arc<Observer>,
     /// Acts on processes.
     pub operator: Operator,
@@ -106,13 +110,17 @@ pub struct AdminParts {
     pub declared: Vec<DeclaredSource>,
     /// If empty, every caller on this machine has the role admin.
     pub tokens: Vec<AdminToken>,
+    /// The key that signs session cookies.
     pub session_key: SessionKey,
     /// Serves `/metrics` without a token; all other paths need one.
     pub open_metrics: bool,
+    /// The sources, as they are shown.
     pub sources: Vec<SourceInfo>,
     /// Limits by name of the destination.
     pub limits: Vec<(String, DestinationLimits)>,
+    /// The effective configuration of sources and destinations.
     pub configuration: Vec<Configuration>,
+    /// The facts of this process.
     pub facts: ServerFacts,
     /// State at the origin, by name of the source.
     pub states: Vec<(String, AskSource)>,
@@ -123,14 +131,18 @@ pub struct AdminParts {
 /// The name and kind of a source.
 #[derive(Clone, Debug)]
 pub struct SourceInfo {
+    /// The name of the source.
     pub name: String,
+    /// The kind of connector.
     pub kind: &'static str,
 }
 
 /// The effective configuration of a destination or a source, for the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
+    /// Source or destination.
     pub kind: ControlKind,
+    /// Its name.
     pub name: String,
     /// One line per setting, defaults included, without secrets.
     pub lines: Vec<String>,
@@ -166,7 +178,9 @@ pub type AskSource = Arc<dyn Fn() -> SourceState + Send + Sync>;
 /// API calls of the day, as the target counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CallsUsed {
+    /// Used calls.
     pub used: u64,
+    /// Most calls.
     pub limit: u64,
 }
 

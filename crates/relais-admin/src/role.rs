@@ -18,8 +18,10 @@ pub enum Role {
 }
 
 impl Role {
+    /// All roles, the one with the fewest rights first.
     pub const ALL: [Self; 4] = [Self::Monitor, Self::Viewer, Self::Operator, Self::Admin];
 
+    /// Returns the name of the role.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Monitor => "monitor",
@@ -29,6 +31,7 @@ impl Role {
         }
     }
 
+    /// Parses the name of a role.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }

@@ -18,6 +18,7 @@ pub const SHARED_NAME: &str = "admin";
 pub struct AdminToken {
     /// The owner, recorded as the actor of decisions.
     pub name: String,
+    /// The rights of the token.
     pub role: Role,
     /// SHA-256 of the token.
     pub sha256: [u8; 32],

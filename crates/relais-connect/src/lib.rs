@@ -4,6 +4,8 @@
 //! source acknowledges a message only after it is durable. A publisher classifies every response
 //! and never fails or panics.
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "kafka")]

@@ -51,6 +51,7 @@ crate::setters!(BreakerPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
+    /// All calls.
     Closed,
     /// Nothing.
     Open,
@@ -62,13 +63,18 @@ pub enum BreakerState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OpenCause {
+    /// Too many calls failed.
     Failing,
+    /// The target cannot be reached.
     Unreachable,
+    /// The target refuses everything: a wrong log-in, address or permission.
     Configuration,
+    /// The target asked for a pause.
     Asked,
 }
 
 impl OpenCause {
+    /// Returns the name of the cause in metrics and the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failing => "failing",
@@ -108,6 +114,7 @@ pub struct FailedCall {
     pub asked: Option<Duration>,
 }
 
+/// A circuit breaker of one destination. Times are arguments.
 #[derive(Clone, Debug)]
 pub struct Breaker {
     policy: BreakerPolicy,
@@ -131,6 +138,7 @@ pub struct Breaker {
 }
 
 impl Breaker {
+    /// Creates a closed breaker.
     pub fn new(policy: BreakerPolicy) -> Self {
         Self {
             policy,

@@ -29,9 +29,11 @@ pub enum Phase {
     Created,
     /// The upload is in flight, or its answer was lost.
     Uploading,
+    /// The upload was answered.
     Uploaded,
     /// The target was asked to begin, and did not answer yet.
     Closing,
+    /// The target has closed the job and works on it.
     Closed,
     /// The target is done with it; the results are not all in our rows yet.
     Finished,
@@ -42,6 +44,7 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// All phases, in order.
     pub const ALL: [Self; 10] = [
         Self::Planned,
         Self::Creating,
@@ -55,6 +58,7 @@ impl Phase {
         Self::Abandoned,
     ];
 
+    /// Returns the phase as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "PLANNED",
@@ -70,6 +74,7 @@ impl Phase {
         }
     }
 
+    /// Parses a stored phase; `None` if this program does not know it.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.as_str() == text)
     }
@@ -96,6 +101,7 @@ pub enum Remote {
     Complete,
     /// Stopped as a whole; rows done before stay done.
     Failed(Problem),
+    /// The job was aborted.
     Aborted,
     /// Unknown there: deleted, or too old.
     Gone,
@@ -104,11 +110,15 @@ pub enum Remote {
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BulkStep {
+    /// Create the job at the target.
     Create,
+    /// Upload the rows.
     Upload,
+    /// Close the job, so that the target begins to work on it.
     Close,
     /// Ask again later.
     Wait,
+    /// Read the results and settle the rows.
     Reconcile,
     /// Nothing was done there: abort it if it has an id, and let its rows go again.
     Abandon,
@@ -141,16 +151,23 @@ pub fn next(phase: Phase, remote: Option<&Remote>) -> BulkStep {
 /// One row of `relais_bulk_job`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BulkJob {
+    /// The id that relais gave the job.
     pub id: Uuid,
+    /// The destination of its rows.
     pub destination: String,
     /// The target's own id, once known.
     pub remote_id: Option<String>,
+    /// The last committed phase.
     pub phase: Phase,
+    /// The number of rows that were planned.
     pub row_count: u64,
     /// The worker that holds it; the epoch is raised at every change of owner.
     pub owner: Option<String>,
+    /// The epoch of the lease: it rises with each worker that takes the job.
     pub epoch: i64,
+    /// The time at which it was planned.
     pub created_at: Timestamp,
+    /// The time at which it was reconciled or abandoned.
     pub finished_at: Option<Timestamp>,
     /// The last remark for an operator.
     pub error_message: Option<String>,
@@ -159,6 +176,7 @@ pub struct BulkJob {
 /// A job that a worker holds: planned, taken over or renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobTakeover {
+    /// The job.
     pub job: BulkJob,
     /// The last worker did not release it: one of its rows may be the reason.
     pub after_loss: bool,
@@ -167,32 +185,44 @@ pub struct JobTakeover {
 /// Proof that a worker holds a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFence {
+    /// The id of the job.
     pub job: Uuid,
+    /// The worker that holds it.
     pub worker: String,
+    /// The epoch under which the worker took it.
     pub epoch: i64,
 }
 
 /// A committed change of phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advance {
+    /// The phase that the job must be in.
     pub from: Phase,
+    /// The phase afterwards.
     pub to: Phase,
     /// Set when the target named it.
     pub remote_id: Option<String>,
+    /// A remark about the job for operators.
     pub note: Option<String>,
 }
 
 /// A waiting row as far as planning a job needs it: without its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BulkCandidate {
+    /// The id of the row.
     pub id: i64,
+    /// The lane of its key.
     pub lane: i16,
+    /// The ordering key.
     pub msg_key: String,
+    /// The id of the record at the target.
     pub aggregate_id: String,
+    /// Workers that were lost while the row was in flight.
     pub lost_workers: u32,
 }
 
 /// A change of the lease of a bulk job. Only database time decides.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BulkLease {
     /// Makes a job of rows whose lanes are held, in phase `PLANNED`, leased to the fence's worker. Nothing
@@ -211,7 +241,12 @@ pub enum BulkLease {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallProblem {
     /// It did nothing, or repeating it is harmless: repeated after a pause. No attempt is used.
-    Outage { problem: Problem, after: Option<Duration> },
+    Outage {
+        /// The reason.
+        problem: Problem,
+        /// The shortest time until the next call, if the target gave one.
+        after: Option<Duration>,
+    },
     /// It may or may not have happened.
     Unclear(Problem),
     /// The job is in another state than expected: read its state.

@@ -39,6 +39,7 @@ impl Cause {
         Self { correlation_id, causation_id: message_id.to_owned(), headers }
     }
 
+    /// Returns the cause that an inbox row is for the messages of its handler.
     pub fn of(row: &InboxRow) -> Self {
         Self::new(&row.message_id, &row.headers, row.received_at)
     }

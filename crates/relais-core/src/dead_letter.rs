@@ -20,14 +20,19 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
+    /// The inbox.
     Inbox,
+    /// The outbox.
     Outbox,
+    /// A process.
     Process,
 }
 
 impl Origin {
+    /// All origins.
     pub const ALL: [Self; 3] = [Self::Inbox, Self::Outbox, Self::Process];
 
+    /// Returns the origin as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Inbox => "inbox",
@@ -36,6 +41,7 @@ impl Origin {
         }
     }
 
+    /// Parses a stored origin; `None` if this program does not know it.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|o| o.as_str() == text)
     }
@@ -49,34 +55,51 @@ pub const STATUS_FAILED: &str = "FAILED";
 /// One row of `relais_dead_letter`: a self-contained copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeadLetter {
+    /// The id of the dead letter.
     pub id: Uuid,
+    /// The kind of row that it is a copy of.
     pub origin: Origin,
     /// `id` of the inbox or outbox row it is about. A process has none: `message_id` is its id.
     pub origin_id: Option<i64>,
+    /// The id of the message; of a process, its id.
     pub message_id: String,
     /// Source system of an inbox row.
     pub source_system: Option<String>,
     /// Destination of an outbox row.
     pub destination: Option<String>,
+    /// The event type of the message; of a process, its type.
     pub event_type: Option<String>,
     /// The key: what the spec calls the business key.
     pub msg_key: String,
+    /// The payload, JSON; the data of a process.
     pub payload: Option<String>,
+    /// The headers of the message.
     pub headers: Headers,
+    /// The status in which the row failed, or `CONFLICT`.
     pub failed_status: String,
+    /// The error code.
     pub error_class: Option<String>,
+    /// The error text.
     pub error_message: Option<String>,
+    /// The number of used attempts.
     pub attempts: u32,
     /// The worker that gave up.
     pub parked_by: String,
+    /// The time at which the row became a dead letter.
     pub parked_at: Timestamp,
     /// The payload before an operator edited it.
     pub original_payload: Option<String>,
+    /// The operator who edited the payload last.
     pub edited_by: Option<String>,
+    /// The time of the last edit.
     pub edited_at: Option<Timestamp>,
+    /// The decision: `retried` or `discarded`; absent while it is open.
     pub resolution: Option<String>,
+    /// The operator who decided.
     pub resolved_by: Option<String>,
+    /// The time of the decision.
     pub resolved_at: Option<Timestamp>,
+    /// The reason of the decision.
     pub reason: Option<String>,
 }
 
@@ -91,6 +114,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
+    /// Returns the decision as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Retried => "retried",
@@ -103,14 +127,19 @@ impl Resolution {
 pub const CODE_OPERATOR_FAILED: &str = "OPERATOR_FAILED";
 
 /// An operator's decision, as the audit log records it.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorDecision {
+    /// The decision.
     pub action: DecisionAction,
+    /// The operator who decided.
     pub actor: String,
+    /// The operator's reason.
     pub reason: String,
 }
 
 /// An action on a dead letter, or on a row that becomes one by it.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecisionAction {
     /// Retries or discards an open dead letter. Frees the key unless another open dead letter parks it.
@@ -133,7 +162,9 @@ pub enum DecisionAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionResult {
+    /// It was carried out.
     Done,
+    /// There is no such row or dead letter.
     NotFound,
     /// Another decision came first, or the row is in another state than the action requires.
     ResolvedBefore,
@@ -142,6 +173,7 @@ pub enum DecisionResult {
 /// Decisions of operators, each carried out and recorded in the audit log in one transaction.
 #[async_trait]
 pub trait DeadLetterStore: Send + Sync {
+    /// Carries out a decision of an operator in one transaction, with its entry in the audit log.
     async fn decide(&self, decision: OperatorDecision) -> StoreResult<DecisionResult>;
 
     /// Returns ids of the undecodable rows that match, lowest first. Only ids: the rows may be large.

@@ -28,12 +28,14 @@ pub enum Decoder {
 /// A value that could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
+    /// The value as JSON.
     pub json: String,
     /// The number of the schema, where the value carries one.
     pub schema_id: Option<u32>,
 }
 
 impl Decoder {
+    /// All decoders.
     pub const ALL: [Self; 5] =
         [Self::Json, Self::JsonLatin1, Self::ConfluentJson, Self::Text, Self::Bytes];
 

@@ -14,40 +14,68 @@ pub enum Delivery {
     Accepted,
     /// It failed, and may succeed later: an error, a time-out, a cut connection. The message or the
     /// target may be the reason.
-    Retry { problem: Problem, after: Option<Duration> },
+    Retry {
+        /// The reason.
+        problem: Problem,
+        /// The shortest time until the next call, if the target gave one.
+        after: Option<Duration>,
+    },
     /// The target, or a gateway before it, asks for patience: HTTP 429, 502, 503, 504. The message may
     /// be the reason here too.
-    Busy { problem: Problem, after: Option<Duration> },
+    Busy {
+        /// The reason.
+        problem: Problem,
+        /// The shortest time until the next call, if the target gave one.
+        after: Option<Duration>,
+    },
     /// The target does not let us in, or does not know the address: HTTP 401, 403, 404. With `after`
     /// it is certain that no message can succeed, and the whole destination rests for that time.
-    Misconfigured { problem: Problem, after: Option<Duration> },
+    Misconfigured {
+        /// The reason.
+        problem: Problem,
+        /// The shortest time until the next call, if the target gave one.
+        after: Option<Duration>,
+    },
     /// This message will never succeed as it is.
-    Reject { problem: Problem },
+    Reject {
+        /// The reason.
+        problem: Problem,
+    },
     /// The target cannot be reached: no connection, name, certificate, log-in, broker or leader. Never
     /// uses an attempt. With `after` the whole destination rests for that time at once.
-    Outage { problem: Problem, after: Option<Duration> },
+    Outage {
+        /// The reason.
+        problem: Problem,
+        /// The shortest time until the next call, if the target gave one.
+        after: Option<Duration>,
+    },
     /// Not tried, because an earlier message of its key in the same call was not accepted: it comes
     /// again behind that one.
     Held,
 }
 
 impl Delivery {
+    /// Returns a failure after which the message may be sent again.
     pub fn retry(code: &str, message: &str) -> Self {
         Self::Retry { problem: Problem::new(code, message), after: None }
     }
 
+    /// Returns a failure of a target that asks for patience.
     pub fn busy(code: &str, message: &str) -> Self {
         Self::Busy { problem: Problem::new(code, message), after: None }
     }
 
+    /// Returns a failure by a wrong log-in, address or permission.
     pub fn misconfigured(code: &str, message: &str) -> Self {
         Self::Misconfigured { problem: Problem::new(code, message), after: None }
     }
 
+    /// Returns a refusal of this message: sending it again does not help.
     pub fn reject(code: &str, message: &str) -> Self {
         Self::Reject { problem: Problem::new(code, message) }
     }
 
+    /// Returns a failure of the whole target: it cannot be reached.
     pub fn outage(code: &str, message: &str) -> Self {
         Self::Outage { problem: Problem::new(code, message), after: None }
     }
@@ -82,7 +110,9 @@ impl Delivery {
 /// A reason as it is stored: a stable code for machines, a sentence for operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
+    /// The code, for filters and metrics.
     pub code: String,
+    /// The text, for operators.
     pub message: String,
 }
 

@@ -94,6 +94,7 @@ impl Pick {
 /// mean something there and are no errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
+    /// The bytes.
     Bytes(Vec<u8>),
     /// Zero bytes.
     Empty,
@@ -126,11 +127,17 @@ pub const VALUE_EMPTY: &str = "empty";
 /// A message as a source received it, before it is decoded.
 #[derive(Clone, Debug, Default)]
 pub struct Incoming {
+    /// The topic, or the name of the source.
     pub topic: String,
+    /// The partition, if the source has partitions.
     pub partition_num: i32,
+    /// The position in the partition.
     pub offset_num: i64,
+    /// The key that the broker has for it.
     pub key: Option<String>,
+    /// The headers.
     pub headers: Headers,
+    /// The value.
     pub value: Value,
     /// Kept if it is [common](Timestamp::is_common).
     pub event_ts: Option<Timestamp>,
@@ -300,6 +307,7 @@ fn scalar(json: &str, pointer: &str) -> Option<String> {
 /// The parts of a message that the mapping finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
+    /// The id of the message.
     pub message_id: Option<String>,
     /// As the message has it, never replaced; `None` also if it cannot be kept.
     pub aggregate_id: Option<String>,
@@ -307,6 +315,7 @@ pub struct Parts {
     pub order_id: Option<String>,
     /// Why the id of what the message is about cannot be kept.
     pub unusable_id: Option<String>,
+    /// The event type.
     pub event_type: Option<String>,
 }
 

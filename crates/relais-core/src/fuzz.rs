@@ -10,7 +10,7 @@ use crate::{
     breaker::{Breaker, BreakerPolicy, BreakerState, FailedCall, OpenCause},
     decode::Decoder,
     extract::{MissingId, Pick, Value},
-    inbox::{Content, InboxRow, InboxStatus, NewInbox},
+    inbox::{Content, InboxRow, NewInbox},
     json,
     limits::RateLimit,
     message::{HEADER_VALUE, HeaderValue, HeaderValues, Headers},
@@ -88,7 +88,7 @@ fn assert_restored(decoder: Decoder, row: &NewInbox, bytes: &[u8]) {
         Content::Undecodable { bytes: kept, .. } => {
             assert_eq!(kept, bytes);
             assert!(decoder.decode(bytes).is_err());
-            let stored = stored(row);
+            let stored = InboxRow::received(1, row.clone());
             assert_eq!(repair::original(&stored).as_deref(), Ok(bytes));
             assert!(!repair::readable_by(bytes).is_empty());
             return;
@@ -115,43 +115,6 @@ fn assert_restored(decoder: Decoder, row: &NewInbox, bytes: &[u8]) {
     assert_eq!(restored, bytes);
 }
 
-/// The row as a store gives it back.
-fn stored(row: &NewInbox) -> InboxRow {
-    let (payload, raw, status) = match &row.content {
-        Content::Json(json) => (Some(json.clone()), None, InboxStatus::Received),
-        Content::Undecodable { bytes, .. } => {
-            (None, Some(STANDARD.encode(bytes)), InboxStatus::SerdeError)
-        }
-    };
-    InboxRow {
-        id: 1,
-        message_id: row.message_id.clone(),
-        source_system: row.source_system.clone(),
-        topic: row.topic.clone(),
-        partition_num: row.partition_num,
-        offset_num: row.offset_num,
-        key_str: row.key_str.clone(),
-        msg_key: row.msg_key.clone(),
-        lane: 0,
-        aggregate_id: row.aggregate_id.clone(),
-        event_type: row.event_type.clone(),
-        payload,
-        headers: row.headers.clone(),
-        raw_payload_base64: raw,
-        event_ts: row.event_ts,
-        received_at: Timestamp(0),
-        status,
-        attempts: 0,
-        lost_workers: 0,
-        next_attempt_at: None,
-        processed_at: None,
-        error_stage: None,
-        error_code: None,
-        error_message: None,
-        unknown_since: None,
-    }
-}
-
 /// A row with any Base64 and any headers, as another program may write it, is read or refused with a reason.
 pub fn envelope(input: &[u8]) {
     let mut parts = Parts::new(input);
@@ -161,7 +124,7 @@ pub fn envelope(input: &[u8]) {
     let row = InboxRow {
         raw_payload_base64: Some(raw.clone()),
         headers: Headers::from_json(&headers),
-        ..stored(&row)
+        ..InboxRow::received(1, row)
     };
     assert_eq!(Headers::from_json(&row.headers.to_json()), row.headers);
     match repair::original(&row) {
@@ -196,7 +159,7 @@ pub fn template(input: &[u8]) {
         assert!(!pick.absent().is_empty());
     }
     let Record { mapping, incoming, .. } = Record::of(&[2, 0xC3]);
-    let row = stored(&mapping.read(incoming).expect("it has a position"));
+    let row = InboxRow::received(1, mapping.read(incoming).expect("it has a position"));
     let row = InboxRow { payload: Some(event.to_owned()), ..row };
     for each in [None, Some(each)] {
         let route = Route {

@@ -21,27 +21,42 @@ pub enum Outcome {
     /// Commit everything.
     Done,
     /// Roll back; try again later (after at least `after`, if given). One attempt is used.
-    Retry { problem: Problem, after: Option<Duration> },
+    Retry {
+        /// The reason.
+        problem: Problem,
+        /// The shortest time until the next attempt.
+        after: Option<Duration>,
+    },
     /// Roll back; this message will never succeed. It becomes a dead letter; later messages of its
     /// key continue.
-    Fail { problem: Problem },
+    Fail {
+        /// The reason.
+        problem: Problem,
+    },
     /// Roll back; an operator must decide, and later messages of the key wait.
-    Park { problem: Problem },
+    Park {
+        /// The reason.
+        problem: Problem,
+    },
 }
 
 impl Outcome {
+    /// Returns an outcome that uses an attempt and tries the message again after a backoff.
     pub fn retry(code: &str, message: &str) -> Self {
         Self::Retry { problem: Problem::new(code, message), after: None }
     }
 
+    /// Returns an outcome that uses an attempt and tries the message again after this time.
     pub fn retry_after(after: Duration, code: &str, message: &str) -> Self {
         Self::Retry { problem: Problem::new(code, message), after: Some(after) }
     }
 
+    /// Returns an outcome that makes the message a dead letter and lets its key continue.
     pub fn fail(code: &str, message: &str) -> Self {
         Self::Fail { problem: Problem::new(code, message) }
     }
 
+    /// Returns an outcome that makes the message a dead letter and parks its key.
     pub fn park(code: &str, message: &str) -> Self {
         Self::Park { problem: Problem::new(code, message) }
     }
@@ -68,6 +83,7 @@ impl Outcome {
             use `relais::sqlite::sqlx_handler` for an `async fn`"
 )]
 pub trait IntoOutcome {
+    /// Converts the return value to an outcome.
     fn into_outcome(self) -> Outcome;
 }
 
@@ -120,14 +136,23 @@ pub fn panicked(panic: &(dyn Any + Send)) -> Outcome {
 /// A message as a handler receives it: the decoded payload and its origin.
 #[derive(Clone, Debug)]
 pub struct Received<M> {
+    /// The decoded payload.
     pub payload: M,
+    /// The id of the message in its source system.
     pub message_id: String,
+    /// The system that sent it.
     pub source_system: String,
+    /// The event type.
     pub event_type: String,
+    /// The id of the aggregate that it is about.
     pub aggregate_id: Option<String>,
+    /// The ordering key.
     pub key: String,
+    /// The headers.
     pub headers: Headers,
+    /// The time of the event, if the source has one.
     pub event_ts: Option<Timestamp>,
+    /// The time at which relais stored it.
     pub received_at: Timestamp,
     /// 1 for the first attempt.
     pub attempt: u32,
@@ -158,8 +183,11 @@ impl<M: DeserializeOwned> Received<M> {
 /// One row to handle, with the proof that this worker owns its lane.
 #[derive(Clone, Debug)]
 pub struct HandlerWork {
+    /// The row of the message.
     pub row: InboxRow,
+    /// The proof that the worker owns the lane.
     pub fence: Fence,
+    /// The epoch of the lane when the row was fetched.
     pub epoch: i64,
 }
 
@@ -185,6 +213,7 @@ pub enum Handled {
 /// that same commit. Created by a driver's `handler(pool, function)`, never by hand.
 #[async_trait]
 pub trait Handler: Send + Sync {
+    /// Runs the handler for a row and commits its transaction.
     async fn handle(&self, work: HandlerWork) -> Handled;
 
     /// Runs the handler for a row and rolls everything back. Returns the outcome that it would

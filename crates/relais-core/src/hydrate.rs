@@ -11,6 +11,7 @@ pub type Record = serde_json::Map<String, serde_json::Value>;
 /// The outcome of one query for many ids. An id that is in neither map has no row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hydrated {
+    /// The records that were found, by id.
     pub records: HashMap<String, Record>,
     /// Ids whose own row is invalid, with the reason, which names the id. The other ids of the
     /// batch are not affected.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 use crate::{
@@ -20,17 +21,24 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum InboxStatus {
+    /// Stored and not handled yet.
     Received,
+    /// Failed, and waiting for its next attempt.
     Retry,
+    /// Failed: a dead letter.
     Failed,
+    /// Handled.
     Processed,
+    /// Undecodable: an operator fixes it or discards it.
     SerdeError,
 }
 
 impl InboxStatus {
+    /// All states.
     pub const ALL: [Self; 5] =
         [Self::Received, Self::Retry, Self::Failed, Self::Processed, Self::SerdeError];
 
+    /// Returns the state as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Received => "RECEIVED",
@@ -41,6 +49,7 @@ impl InboxStatus {
         }
     }
 
+    /// Parses a stored state; `None` if this program does not know it.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|s| s.as_str() == text)
     }
@@ -57,24 +66,40 @@ pub enum Content {
     /// Valid JSON, byte for byte as it came.
     Json(String),
     /// Not what the source declares: kept as Base64, with the reason.
-    Undecodable { bytes: Vec<u8>, problem: Problem },
+    Undecodable {
+        /// The bytes as they came.
+        bytes: Vec<u8>,
+        /// The error of the decoder.
+        problem: Problem,
+    },
 }
 
 /// A message on its way into the inbox: one future row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewInbox {
+    /// The system that sent it. Message ids are unique in a source system.
     pub source_system: String,
+    /// The id of the message in its source system.
     pub message_id: String,
+    /// The topic, or the name of the source.
     pub topic: String,
+    /// The partition, if the source has partitions.
     pub partition_num: i32,
+    /// The position in the partition.
     pub offset_num: i64,
+    /// The key that the broker has for it, as text.
     pub key_str: Option<String>,
     /// The ordering key: the aggregate, else the key, else the message itself.
     pub msg_key: String,
+    /// The id of the aggregate that it is about.
     pub aggregate_id: Option<String>,
+    /// The event type, which selects the handler.
     pub event_type: Option<String>,
+    /// The payload, or the undecodable bytes.
     pub content: Content,
+    /// The headers.
     pub headers: Headers,
+    /// The time of the event, if the source has one.
     pub event_ts: Option<Timestamp>,
 }
 
@@ -171,8 +196,11 @@ pub fn original_source(source_system: &str) -> String {
 /// The position up to which a source has been read: stored in the transaction that stores its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePosition {
+    /// The name of the source.
     pub source: String,
+    /// The partition.
     pub partition: String,
+    /// The next position to read.
     pub position: i64,
 }
 
@@ -191,33 +219,97 @@ pub enum Accepted {
 /// One row of `relais_inbox`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InboxRow {
+    /// The number of the row; rows of a key are handled in this order.
     pub id: i64,
+    /// The id of the message in its source system.
     pub message_id: String,
+    /// The system that sent it.
     pub source_system: String,
+    /// The topic, or the name of the source.
     pub topic: String,
+    /// The partition, if the source has partitions.
     pub partition_num: i32,
+    /// The position in the partition.
     pub offset_num: i64,
+    /// The key that the broker has for it, as text.
     pub key_str: Option<String>,
+    /// The ordering key.
     pub msg_key: String,
+    /// The lane of the key.
     pub lane: i16,
+    /// The id of the aggregate that it is about.
     pub aggregate_id: Option<String>,
+    /// The event type, which selects the handler.
     pub event_type: Option<String>,
+    /// The payload, JSON; absent if it is undecodable.
     pub payload: Option<String>,
+    /// The headers.
     pub headers: Headers,
+    /// The undecodable bytes, in Base64.
     pub raw_payload_base64: Option<String>,
+    /// The time of the event, if the source has one.
     pub event_ts: Option<Timestamp>,
+    /// The time at which relais stored it.
     pub received_at: Timestamp,
+    /// The state.
     pub status: InboxStatus,
+    /// The number of used attempts.
     pub attempts: u32,
     /// Workers that were lost while this row was in flight: the rule is quarantine.
     pub lost_workers: u32,
+    /// The time before which it is not handled.
     pub next_attempt_at: Option<Timestamp>,
+    /// The time at which it was handled.
     pub processed_at: Option<Timestamp>,
+    /// The stage in which it failed, such as `decode` or `handle`.
     pub error_stage: Option<String>,
+    /// The last error code.
     pub error_code: Option<String>,
+    /// The last error text.
     pub error_message: Option<String>,
     /// Since when no live worker knows its event type, while it waits for one.
     pub unknown_since: Option<Timestamp>,
+}
+
+impl InboxRow {
+    /// Returns the row that a store makes of a received message, before its first attempt: for tests and
+    /// models that have no store.
+    #[doc(hidden)]
+    pub fn received(id: i64, message: NewInbox) -> Self {
+        let (payload, raw_payload_base64, status) = match message.content {
+            Content::Json(json) => (Some(json), None, InboxStatus::Received),
+            Content::Undecodable { bytes, .. } => {
+                (None, Some(STANDARD.encode(bytes)), InboxStatus::SerdeError)
+            }
+        };
+        Self {
+            id,
+            message_id: message.message_id,
+            source_system: message.source_system,
+            topic: message.topic,
+            partition_num: message.partition_num,
+            offset_num: message.offset_num,
+            key_str: message.key_str,
+            msg_key: message.msg_key,
+            lane: 0,
+            aggregate_id: message.aggregate_id,
+            event_type: message.event_type,
+            payload,
+            headers: message.headers,
+            raw_payload_base64,
+            event_ts: message.event_ts,
+            received_at: Timestamp(0),
+            status,
+            attempts: 0,
+            lost_workers: 0,
+            next_attempt_at: None,
+            processed_at: None,
+            error_stage: None,
+            error_code: None,
+            error_message: None,
+            unknown_since: None,
+        }
+    }
 }
 
 /// `error_stage` of a message that could not be decoded.
@@ -229,6 +321,7 @@ pub const STAGE_BUSINESS: &str = "BUSINESS";
 pub const IGNORED_BY_CONFIGURATION: &str = "IGNORED_BY_CONFIGURATION";
 
 /// The decision about a row, to be settled.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum InboxFate {
     /// `PROCESSED`, with these messages, changes of processes and copies of the row in the same commit. If
@@ -267,9 +360,13 @@ impl InboxFate {
 /// One row's fate, with what the fence needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboxSettlement {
+    /// The id of the row.
     pub id: i64,
+    /// Its lane.
     pub lane: i16,
+    /// The epoch of the lane when the row was fetched.
     pub epoch: i64,
+    /// The decision.
     pub fate: InboxFate,
 }
 

@@ -34,6 +34,7 @@ pub const IDS_MAX: usize = 10;
 /// The part of each payload that a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadPart {
+    /// The whole payload.
     Whole,
     /// The first [`PREVIEW_CHARS`] characters, also of the raw bytes and of the payload before an edit.
     Preview,
@@ -45,6 +46,7 @@ pub enum PayloadPart {
 /// A row of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedRow<T> {
+    /// The row.
     #[serde(flatten)]
     pub row: T,
     /// Bytes of the whole payload, or of the raw bytes of an undecodable row.
@@ -54,6 +56,7 @@ pub struct ListedRow<T> {
 /// Rows of one page, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowPage<T> {
+    /// The rows, in the order of the list.
     pub rows: Vec<ListedRow<T>>,
     /// The row up to which a bounded page has read, for [`Filter::before`] of the next one. Absent if no
     /// older row can match.
@@ -64,20 +67,30 @@ pub struct RowPage<T> {
 /// [`crate::query::PAGE_MAX`] rows.
 #[derive(Clone, Debug)]
 pub enum PageQuery {
+    /// Inbox rows, newest first.
     Inbox(Filter, PayloadPart),
+    /// Outbox rows, newest first.
     Outbox(Filter, PayloadPart),
+    /// Dead letters, newest first.
     DeadLetters(Filter, PayloadPart),
+    /// Processes, newest first.
     Processes(ProcessFilter),
     /// The log of one process. `before` is a sequence number: the next page.
     ProcessLog {
+        /// The process.
         process_id: Uuid,
+        /// The sequence number behind which the page starts.
         before: Option<i64>,
+        /// Most entries.
         limit: usize,
     },
+    /// Entries of the audit log, newest first.
     Audit(AuditFilter),
     /// Open jobs before all others.
     BulkJobs {
+        /// Only jobs of this destination.
         destination: Option<String>,
+        /// Most jobs.
         limit: usize,
     },
 }
@@ -85,28 +98,41 @@ pub enum PageQuery {
 /// The rows of a page, in the variant of its query.
 #[derive(Clone, Debug)]
 pub enum PageRows {
+    /// Inbox rows.
     Inbox(RowPage<InboxRow>),
+    /// Outbox rows.
     Outbox(RowPage<OutboxRow>),
+    /// Dead letters.
     DeadLetters(RowPage<DeadLetter>),
+    /// Processes.
     Processes(Vec<Process>),
+    /// Log entries of a process.
     ProcessLog(Vec<LogEntry>),
+    /// Entries of the audit log.
     Audit(Vec<AuditEntry>),
+    /// Bulk jobs.
     BulkJobs(Vec<BulkJob>),
 }
 
 /// A table that has messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageTable {
+    /// `relais_inbox`.
     Inbox,
+    /// `relais_outbox`.
     Outbox,
+    /// `relais_dead_letter`.
     DeadLetters,
 }
 
 /// One row, in the variant of its table.
 #[derive(Clone, Debug)]
 pub enum MessageRow {
+    /// An inbox row.
     Inbox(InboxRow),
+    /// An outbox row.
     Outbox(OutboxRow),
+    /// A dead letter.
     DeadLetter(DeadLetter),
 }
 
@@ -139,34 +165,48 @@ impl Trail {
 /// One attempt that did not succeed. Those that succeed leave only the row's state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Attempt {
+    /// The table of the row.
     pub origin: Origin,
+    /// The id of the row.
     pub origin_id: i64,
     /// 1 for the first since the row came, or since its dead letter was last retried.
     pub attempt: u32,
+    /// The time at which the attempt ended.
     pub at: Timestamp,
     /// `retry`, `failed`, `ignored` if messages of the row were not sent because they were out of order, or
     /// `delivered` if the target accepted it after an operator had failed it.
     pub outcome: String,
+    /// The error code.
     pub error_code: Option<String>,
+    /// The error text.
     pub error_message: Option<String>,
+    /// The worker that made the attempt.
     pub worker: String,
 }
 
 /// One entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuditEntry {
+    /// The number of the entry.
     pub id: i64,
+    /// The time of the action.
     pub at: Timestamp,
+    /// The operator.
     pub actor: String,
+    /// The action, such as `retry`.
     pub action: String,
+    /// The row, process or destination that was acted on.
     pub target: String,
+    /// The operator's reason.
     pub reason: String,
 }
 
 /// A filter of the audit log. Every set field must match; newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
+    /// Only actions of this operator.
     pub actor: Option<String>,
+    /// Only actions on this target.
     pub target: Option<String>,
     /// Only entries with a smaller id: the next page.
     pub before: Option<i64>,
@@ -177,7 +217,9 @@ pub struct AuditFilter {
 /// The ids that [`Inspect::ids_between`] searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
+    /// Dead letters.
     DeadLetter,
+    /// Processes.
     Process,
     /// The message ids of outbox rows.
     Message,
@@ -195,8 +237,10 @@ pub struct StoreDescription {
 /// The reads that operators use. Every method is one bounded read.
 #[async_trait]
 pub trait Inspect: Send + Sync {
+    /// Returns the server and warnings about its connection.
     async fn describe(&self) -> StoreResult<StoreDescription>;
 
+    /// Returns the numbers of rows by state, the backlogs, parked keys and workers.
     async fn overview(&self) -> StoreResult<Overview>;
 
     /// Reads one page of a table. [`InspectExt`] has a typed method for each table.
@@ -238,6 +282,7 @@ pub trait InspectExt: Inspect {
         Ok(rows(self.dead_letter_page(filter, PayloadPart::Whole).await?))
     }
 
+    /// Reads one page of inbox rows.
     async fn inbox_page(
         &self,
         filter: Filter,
@@ -249,6 +294,7 @@ pub trait InspectExt: Inspect {
         }
     }
 
+    /// Reads one page of outbox rows.
     async fn outbox_page(
         &self,
         filter: Filter,
@@ -260,6 +306,7 @@ pub trait InspectExt: Inspect {
         }
     }
 
+    /// Reads one page of dead letters.
     async fn dead_letter_page(
         &self,
         filter: Filter,
@@ -271,6 +318,7 @@ pub trait InspectExt: Inspect {
         }
     }
 
+    /// Lists processes, newest first.
     async fn list_processes(&self, filter: ProcessFilter) -> StoreResult<Vec<Process>> {
         match self.page(PageQuery::Processes(filter)).await? {
             PageRows::Processes(rows) => Ok(rows),
@@ -291,6 +339,7 @@ pub trait InspectExt: Inspect {
         }
     }
 
+    /// Lists entries of the audit log, newest first.
     async fn list_audit(&self, filter: AuditFilter) -> StoreResult<Vec<AuditEntry>> {
         match self.page(PageQuery::Audit(filter)).await? {
             PageRows::Audit(rows) => Ok(rows),
@@ -328,6 +377,7 @@ pub trait InspectExt: Inspect {
         }
     }
 
+    /// Returns one dead letter by its id.
     async fn find_dead_letter(&self, id: Uuid) -> StoreResult<Option<DeadLetter>> {
         match self.get(MessageTable::DeadLetters, id.to_string()).await? {
             Some(MessageRow::DeadLetter(row)) => Ok(Some(row)),

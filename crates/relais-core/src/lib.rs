@@ -10,6 +10,10 @@
 //! [`breaker`], [`quarantine`]; many at once: [`bulk`]; with fresh data: [`hydrate`]), and
 //! all of it is kept by a [`store`] whose rows are shared out by [`lane`]. Operators change what runs by
 //! [`control`]; processes [`report`] what they did. [`setting`] describes the keys of the configuration.
+//!
+//! Modules that are not listed below serve the other packages of relais, and change without notice.
+
+#![warn(missing_docs)]
 
 mod setters;
 
@@ -20,8 +24,10 @@ pub mod extract;
 pub mod inbox;
 pub mod repair;
 pub mod source;
+#[doc(hidden)]
 pub mod unknown;
 
+#[doc(hidden)]
 pub mod cause;
 pub mod handler;
 pub mod process;
@@ -29,27 +35,37 @@ pub mod route;
 
 pub mod breaker;
 pub mod bulk;
+#[doc(hidden)]
 pub mod credential;
 pub mod delivery;
+#[doc(hidden)]
 pub mod fault;
 pub mod hydrate;
+#[doc(hidden)]
 pub mod limits;
 pub mod outbox;
 pub mod publisher;
+#[doc(hidden)]
 pub mod quarantine;
 pub mod retry;
 
+#[doc(hidden)]
 pub mod control;
 pub mod dead_letter;
 pub mod inspect;
+#[doc(hidden)]
 pub mod lane;
 pub mod query;
+#[doc(hidden)]
 pub mod report;
 pub mod store;
 mod store_error;
 
+#[doc(hidden)]
 pub mod json;
+#[doc(hidden)]
 pub mod setting;
+#[doc(hidden)]
 pub mod text;
 pub mod time;
 

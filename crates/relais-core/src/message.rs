@@ -50,13 +50,17 @@ pub trait Message: Serialize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Category {
+    /// Something that happened.
     #[default]
     Event,
+    /// A request to do something.
     Command,
+    /// The answer to a command.
     Reply,
 }
 
 impl Category {
+    /// All categories.
     pub const ALL: [Self; 3] = [Self::Event, Self::Command, Self::Reply];
 
     /// The text in the `category` column.
@@ -68,6 +72,7 @@ impl Category {
         }
     }
 
+    /// Parses a stored category; `None` if this program does not know it.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|c| c.as_str() == text)
     }
@@ -78,20 +83,29 @@ impl Category {
 pub struct NewMessage {
     /// Sent along with every copy; the receiver's dedupe key.
     pub message_id: Uuid,
+    /// The role of the message for its receiver.
     pub category: Category,
+    /// The kind of aggregate that it is about.
     pub aggregate_type: String,
+    /// The id of that aggregate.
     pub aggregate_id: String,
+    /// The event type.
     pub event_type: String,
+    /// The version of the contract of its payload.
     pub event_version: i32,
     /// Valid JSON.
     pub payload: String,
+    /// The headers.
     pub headers: Headers,
+    /// The destination.
     pub destination: String,
     /// Messages of one destination and key are delivered in order.
     pub msg_key: String,
     /// Not before this long after the database's now.
     pub delay: Option<Duration>,
+    /// The id of the message that caused it.
     pub causation_id: Option<String>,
+    /// The id that all messages of one operation share.
     pub correlation_id: Option<String>,
     /// If set, the message is dropped when a higher version of its aggregate has been seen.
     pub as_of_version: Option<i64>,
@@ -158,7 +172,9 @@ pub struct Headers(pub BTreeMap<String, HeaderValues>);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum HeaderValues {
+    /// The only value of the header.
     One(HeaderValue),
+    /// All values of a header that occurs several times, in order.
     Many(Vec<HeaderValue>),
 }
 
@@ -166,8 +182,14 @@ pub enum HeaderValues {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum HeaderValue {
+    /// A text.
     Text(String),
-    Bytes { base64: String },
+    /// Bytes that are not UTF-8.
+    Bytes {
+        /// The bytes in Base64.
+        base64: String,
+    },
+    /// A header without a value.
     Null,
 }
 

@@ -20,14 +20,19 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum OutboxStatus {
+    /// Not delivered yet.
     Pending,
+    /// Delivered: the target has accepted it.
     Dispatched,
+    /// Failed: a dead letter.
     Failed,
 }
 
 impl OutboxStatus {
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Pending, Self::Dispatched, Self::Failed];
 
+    /// Returns the state as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -36,6 +41,7 @@ impl OutboxStatus {
         }
     }
 
+    /// Parses a stored state; `None` if this program does not know it.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|s| s.as_str() == text)
     }
@@ -49,53 +55,85 @@ impl OutboxStatus {
 /// One row of `relais_outbox`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutboxRow {
+    /// The number of the row; rows of a key are delivered in this order.
     pub id: i64,
+    /// The stable id of the message; every delivery carries it.
     pub message_id: Uuid,
+    /// The role of the message for its receiver.
     pub category: Category,
+    /// The kind of aggregate that it is about.
     pub aggregate_type: String,
+    /// The id of that aggregate.
     pub aggregate_id: String,
+    /// The event type.
     pub event_type: String,
+    /// The version of the contract of its payload.
     pub event_version: i32,
+    /// The payload, JSON.
     pub payload: String,
+    /// The headers.
     pub headers: Headers,
+    /// The destination.
     pub destination: String,
+    /// The ordering key.
     pub msg_key: String,
+    /// The lane of the key.
     pub lane: i16,
+    /// The time at which it was written.
     pub created_at: Timestamp,
+    /// The state.
     pub status: OutboxStatus,
+    /// The number of used attempts.
     pub attempts: u32,
     /// Workers that were lost while this row was in flight: the rule is quarantine.
     pub lost_workers: u32,
+    /// The time before which it is not sent.
     pub next_attempt_at: Option<Timestamp>,
+    /// The time at which it was delivered.
     pub dispatched_at: Option<Timestamp>,
+    /// The bulk job that has the row.
     pub job_id: Option<String>,
+    /// The id of the message that caused it.
     pub causation_id: Option<String>,
+    /// The id that all messages of one operation share.
     pub correlation_id: Option<String>,
+    /// The last error code.
     pub error_code: Option<String>,
+    /// The last error text.
     pub error_message: Option<String>,
 }
 
 /// The decision about a row, to be settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxFate {
+    /// The target has accepted it.
     Dispatched,
     /// Stays `PENDING`; the store adds `pause` to its own now. Holds later rows of its key back.
     Retry {
+        /// Used attempts, this one included.
         attempts: u32,
+        /// The pause before the next attempt.
         pause: Duration,
+        /// The reason of the failure.
         problem: Problem,
     },
     /// `FAILED`, with a dead letter; `park` holds the key back behind it.
     Dead {
+        /// Used attempts, this one included.
         attempts: u32,
+        /// The reason of the failure.
         problem: Problem,
+        /// True if its key is parked.
         park: bool,
     },
     /// Stays `PENDING` without an attempt used; otherwise as `Retry`. `lost_workers` is written down:
     /// 0 once a call came back, more for a row in quarantine.
     Wait {
+        /// The pause before it is sent again.
         pause: Duration,
+        /// The reason of the wait.
         problem: Problem,
+        /// Workers that were lost while the row was in flight.
         lost_workers: u32,
     },
     /// Nothing is written: the destination is unavailable, the row waits as it was.
@@ -158,9 +196,13 @@ pub fn settle(
 /// One row's fate, with what the fence needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxSettlement {
+    /// The id of the row.
     pub id: i64,
+    /// Its lane.
     pub lane: i16,
+    /// The epoch of the lane when the row was fetched.
     pub epoch: i64,
+    /// The decision.
     pub fate: OutboxFate,
 }
 

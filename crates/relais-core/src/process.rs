@@ -8,13 +8,14 @@
 //! - [`definition`]: which steps there are, with a picture of them ([`Definition::diagram`]);
 //!   [`typed`]: written in Rust; [`declared`]: written in TOML
 //! - [`advance`](mod@advance): changes by a start, a reply, a timer or an operator
-//! - here: the rows
+//! - `log`: the entries of its log; here: the other rows
 
 pub mod advance;
 mod check;
 pub mod declared;
 pub mod definition;
 mod diagram;
+mod log;
 pub mod typed;
 
 #[cfg(test)]
@@ -23,13 +24,13 @@ mod tests;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use uuid::Uuid;
 
 pub use self::{
     advance::{Action, Input, Progress, actions, advance, begin, cancel, create, start},
     check::STEPS_MAX,
     definition::Definition,
+    log::{Entry, LogEntry, ProcessEvent},
 };
 use crate::{
     delivery::Problem,
@@ -44,6 +45,7 @@ use crate::{
 pub enum ProcessStatus {
     /// Made, not begun.
     New,
+    /// A step is in flight, or the next one is due.
     Running,
     /// Every step is done.
     Succeeded,
@@ -59,6 +61,7 @@ pub enum ProcessStatus {
 }
 
 impl ProcessStatus {
+    /// All states.
     pub const ALL: [Self; 7] = [
         Self::New,
         Self::Running,
@@ -69,6 +72,7 @@ impl ProcessStatus {
         Self::Paused,
     ];
 
+    /// Returns the state as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::New => "NEW",
@@ -81,6 +85,7 @@ impl ProcessStatus {
         }
     }
 
+    /// Parses a stored state; `None` if this program does not know it.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
@@ -91,90 +96,20 @@ impl ProcessStatus {
     }
 }
 
-/// An event in the log of a process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all_fields = "camelCase")]
-pub enum ProcessEvent {
-    ProcessStarted { process_type: String, business_key: Option<String>, initial_data: Value },
-    StepStarted { step: String, command_id: Uuid },
-    StepCompleted { step: String, command_id: Option<Uuid>, result_data: Value },
-    StepFailed { step: String, command_id: Option<Uuid>, error: String, retryable: bool },
-    StepTimedOut { step: String, command_id: Uuid, error: String },
-    CompensationStarted { step: String, command_id: Uuid },
-    CompensationCompleted { step: String, command_id: Option<Uuid> },
-    CompensationFailed { step: String, command_id: Option<Uuid>, error: String },
-    ProcessCompleted { reason: String },
-    ProcessFailed { reason: String },
-    ProcessPaused { reason: String, paused_by: String },
-    ProcessResumed { reason: String, resumed_by: String },
-}
-
-impl ProcessEvent {
-    /// The `event_type` column: the name of the variant.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::ProcessStarted { .. } => "ProcessStarted",
-            Self::StepStarted { .. } => "StepStarted",
-            Self::StepCompleted { .. } => "StepCompleted",
-            Self::StepFailed { .. } => "StepFailed",
-            Self::StepTimedOut { .. } => "StepTimedOut",
-            Self::CompensationStarted { .. } => "CompensationStarted",
-            Self::CompensationCompleted { .. } => "CompensationCompleted",
-            Self::CompensationFailed { .. } => "CompensationFailed",
-            Self::ProcessCompleted { .. } => "ProcessCompleted",
-            Self::ProcessFailed { .. } => "ProcessFailed",
-            Self::ProcessPaused { .. } => "ProcessPaused",
-            Self::ProcessResumed { .. } => "ProcessResumed",
-        }
-    }
-}
-
-/// One entry of a log, as it is written: the `event` column is its JSON.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Entry {
-    #[serde(flatten)]
-    pub event: ProcessEvent,
-    /// The reason why it changed nothing, or another remark: `late: the step was completed before`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    /// The operator who asked for it, if one did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub actor: Option<String>,
-    /// The operator's reason. Some events have a `reason` of their own, so this one is stored as `because`.
-    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-impl Entry {
-    pub fn of(event: ProcessEvent) -> Self {
-        Self { event, note: None, actor: None, reason: None }
-    }
-}
-
-/// One row of `relais_process_log`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LogEntry {
-    pub process_id: Uuid,
-    /// 1 for the first of its process, without gaps.
-    pub seq: i64,
-    pub at: Timestamp,
-    /// The inbox message that caused it.
-    pub message_id: Option<String>,
-    #[serde(flatten)]
-    pub entry: Entry,
-}
-
 /// One row of `relais_process`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Process {
+    /// The id of the process.
     pub process_id: Uuid,
+    /// The name of its type.
     pub process_type: String,
     /// The version of the definition it was started with, and finishes with.
     pub definition: i32,
     /// Unique among the processes of its type.
     pub business_key: Option<String>,
+    /// The state.
     pub status: ProcessStatus,
+    /// The step that is in flight.
     pub current_step: Option<String>,
     /// The data of the process: JSON of the application.
     pub data: String,
@@ -184,7 +119,9 @@ pub struct Process {
     pub progress: String,
     /// The sequence number of its last log entry; each change proves the one it was made from.
     pub version: i64,
+    /// The time at which it began.
     pub created_at: Timestamp,
+    /// The time of its last change.
     pub updated_at: Timestamp,
 }
 
@@ -199,6 +136,7 @@ impl Process {
 }
 
 /// A change of a process, carried out in one commit. Made by [`start`] and [`advance()`].
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// As it is afterwards; the store sets the times. Its `version` is that of the last of `log`.
@@ -218,6 +156,7 @@ pub struct Change {
 }
 
 /// An operator's action on a process, as the audit log records it.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionRecord {
     /// `process.skipped`
@@ -238,6 +177,7 @@ impl ActionRecord {
 }
 
 /// A change of the one timer that a process may have.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimerChange {
     Keep,
@@ -247,6 +187,7 @@ pub enum TimerChange {
 }
 
 /// A time-out or a pause before the next attempt.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timer {
     pub step: String,
@@ -257,6 +198,7 @@ pub struct Timer {
 }
 
 /// A change of the dead letter of a process; at most one is open.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeadLetterChange {
     Keep,
@@ -275,6 +217,7 @@ pub enum DeadLetterChange {
 }
 
 /// The cause that closed the dead letter of a process; its `resolution`.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closure {
     Action(Action),
@@ -293,15 +236,25 @@ impl Closure {
 /// The name of a process: its id, or its type and business key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ProcessRef {
+    /// By its id.
     Id(Uuid),
-    Key { process_type: String, business_key: String },
+    /// By its business key.
+    Key {
+        /// The name of the type of process.
+        process_type: String,
+        /// The business key.
+        business_key: String,
+    },
 }
 
 /// A filter of processes. Every set field must match; newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFilter {
+    /// Only this state.
     pub status: Option<ProcessStatus>,
+    /// Only this type.
     pub process_type: Option<String>,
+    /// Only this business key.
     pub business_key: Option<String>,
     /// Not created longer ago than this, in seconds of the database's clock.
     pub since_seconds: Option<i64>,
@@ -314,6 +267,7 @@ pub struct ProcessFilter {
 /// The result of a change in a transaction of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
+    /// It was carried out.
     Done,
     /// The process has moved on since, or its business key is taken: read it again.
     Stale,
@@ -331,6 +285,7 @@ pub struct TimerOwner {
 /// The result of [`Store::fire_timers`](crate::store::Store::fire_timers).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FiredTimers {
+    /// The number of timers that became inbox rows.
     pub fired: u64,
     /// Until the next one is due, if there is one.
     pub next: Option<Duration>,
@@ -356,7 +311,10 @@ pub const PROCESS_REPLY: &str = "PROCESS_REPLY";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimerFired {
+    /// The process.
     pub process_id: Uuid,
+    /// The step.
     pub step: String,
+    /// The command that the timer belongs to.
     pub command_id: Uuid,
 }

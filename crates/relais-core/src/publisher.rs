@@ -26,12 +26,22 @@ pub trait Publisher: Send + Sync {
 /// The messages that a publisher accepts in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
+    /// One row for each call.
     Single,
-    Distinct { max: usize },
-    InOrder { max: usize },
+    /// Rows of different keys in one call.
+    Distinct {
+        /// Most rows.
+        max: usize,
+    },
+    /// Rows of any keys in one call, which the target applies in order.
+    InOrder {
+        /// Most rows.
+        max: usize,
+    },
 }
 
 impl Batching {
+    /// Returns the most rows of one call.
     pub fn max(self) -> usize {
         match self {
             Self::Single => 1,

@@ -13,8 +13,11 @@ pub const PAGE_MAX: usize = 500;
 pub struct Filter {
     /// The `status` column, or for dead letters `open` / `resolved`.
     pub status: Option<String>,
+    /// Only this event type.
     pub event_type: Option<String>,
+    /// Only this key.
     pub key: Option<String>,
+    /// Only this destination.
     pub destination: Option<String>,
     /// The source system of inbox rows, and of dead letters of the inbox.
     pub source: Option<String>,
@@ -32,8 +35,11 @@ pub struct Filter {
 /// A filter of undecodable (`SERDE_ERROR`) rows. Every set field must match; oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SerdeErrors {
+    /// Only this source system.
     pub source_system: Option<String>,
+    /// Only this error code.
     pub error_code: Option<String>,
+    /// Only this key.
     pub key: Option<String>,
     /// Not older than this long before the database's now, in seconds.
     pub since_seconds: Option<i64>,
@@ -46,14 +52,18 @@ pub struct SerdeErrors {
 /// A number of rows by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Count {
+    /// The state.
     pub name: String,
+    /// The number of rows in it.
     pub rows: u64,
 }
 
 /// The pending rows of one destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Backlog {
+    /// The name of the destination.
     pub destination: String,
+    /// The number of rows that are not delivered yet.
     pub pending: u64,
     /// Creation time of the oldest pending row that does not wait behind a parked key.
     pub oldest: Option<Timestamp>,
@@ -64,18 +74,26 @@ pub struct Backlog {
 /// A live worker of a scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkerRow {
+    /// The scope of its lanes.
     pub scope: String,
+    /// The name of the worker.
     pub worker: String,
+    /// The number of lanes that it holds.
     pub lanes: u64,
+    /// True if its last heartbeat still counts.
     pub alive: bool,
 }
 
 /// A parked key: later rows wait behind a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ParkedKey {
+    /// Inbox or outbox.
     pub origin: Origin,
+    /// The destination; absent for the inbox.
     pub destination: Option<String>,
+    /// The key.
     pub msg_key: String,
+    /// The time at which it was parked.
     pub parked_at: Timestamp,
     /// The dead letter it waits behind.
     pub dead_letter_id: Uuid,
@@ -88,6 +106,7 @@ pub struct ParkedKey {
 pub struct Overview {
     /// The database's now.
     pub now: Timestamp,
+    /// The version of the tables.
     pub schema_version: i64,
     /// Rows by `status`; every status appears.
     pub inbox: Vec<Count>,
@@ -95,9 +114,13 @@ pub struct Overview {
     pub inbox_oldest: Option<Timestamp>,
     /// Open inbox rows that wait behind a parked key: among the first 100,000, so at least this many.
     pub inbox_parked: u64,
+    /// Rows by `status`; every status appears.
     pub outbox: Vec<Count>,
+    /// The backlog of each destination.
     pub backlogs: Vec<Backlog>,
+    /// The number of dead letters without a decision.
     pub dead_letters_open: u64,
+    /// The number of parked keys.
     pub parked_keys: u64,
     /// Processes by `status`; every status appears.
     pub processes: Vec<Count>,
@@ -110,6 +133,7 @@ pub struct Overview {
     /// Open rows of subscribers and named inboxes that no live worker serves, by inbox: among the first
     /// 100,000, so at least this many. A subscriber's inbox is `@name`.
     pub unserved_inboxes: Vec<Count>,
+    /// All workers with lanes.
     pub workers: Vec<WorkerRow>,
 }
 
@@ -164,7 +188,10 @@ crate::setters!(Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CleanupMode {
     /// Removes at most `rows_max` rows of each table.
-    Remove { rows_max: usize },
+    Remove {
+        /// Most rows of each table.
+        rows_max: usize,
+    },
     /// Removes nothing and counts the rows that would be removed, in as many passes as that takes. Reads
     /// whole tables: only for an operator who asks.
     Count,
@@ -173,11 +200,15 @@ pub enum CleanupMode {
 /// Numbers of rows that one cleanup removed or counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cleaned {
+    /// The number of inbox rows.
     pub inbox: u64,
+    /// The number of outbox rows.
     pub outbox: u64,
+    /// The number of marks of `once`.
     pub handled: u64,
     /// Resolved ones; the failed row of a discarded one goes with it and is not counted apart.
     pub dead_letters: u64,
+    /// The number of finished processes.
     pub processes: u64,
 }
 

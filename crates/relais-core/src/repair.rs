@@ -24,6 +24,7 @@ pub const CODE_DUPLICATE: &str = "DUPLICATE";
 pub struct DeclaredSource {
     /// The topics its rows carry.
     pub topics: Vec<String>,
+    /// The decoder and the places of ids in its messages.
     pub mapping: Mapping,
 }
 
@@ -41,22 +42,30 @@ pub enum Identity {
 /// A row as it was decoded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewritten {
+    /// The id of the message afterwards.
     pub message_id: String,
     /// The origin of that id.
     pub identity: Identity,
+    /// The ordering key.
     pub msg_key: String,
+    /// The id of the aggregate that it is about.
     pub aggregate_id: Option<String>,
+    /// The event type.
     pub event_type: Option<String>,
     /// Valid JSON.
     pub payload: String,
+    /// The headers.
     pub headers: Headers,
 }
 
 /// A rewritten row on its way into the store, with the operator and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
+    /// The row as it is to be stored.
     pub rewritten: Rewritten,
+    /// The operator.
     pub actor: String,
+    /// The operator's reason.
     pub reason: String,
 }
 
@@ -65,10 +74,12 @@ pub struct Repair {
 pub enum Mode {
     /// Returns the result without changing anything.
     Try,
+    /// Writes the result.
     Write,
 }
 
 /// The result of reprocessing a row.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReprocessOutcome {
     /// `RECEIVED`: it is handled like any other.
@@ -84,6 +95,7 @@ pub enum ReprocessOutcome {
 /// The row that has the id already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twin {
+    /// The id of that row.
     pub id: i64,
     /// True if it has the same payload, or came as the same bytes.
     pub same: bool,
@@ -205,7 +217,7 @@ pub fn readable_by(bytes: &[u8]) -> Vec<Decoder> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{extract::Pick, time::Timestamp};
+    use crate::{extract::Pick, inbox::NewInbox};
 
     fn mapping(decoder: Decoder) -> Mapping {
         Mapping {
@@ -220,31 +232,18 @@ mod tests {
     /// A row as the inbox has it after `bytes` could not be read.
     fn broken(bytes: &[u8]) -> InboxRow {
         InboxRow {
-            id: 17,
-            message_id: "c/members/3/17@9".into(),
-            source_system: "crm".into(),
             topic: "members".into(),
             partition_num: 3,
             offset_num: 17,
             key_str: Some("k".into()),
-            msg_key: "k".into(),
             lane: 5,
-            aggregate_id: None,
             event_type: None,
             payload: None,
             headers: Headers::from_json(r#"{"relais-message-id":"position","trace":"t"}"#),
             raw_payload_base64: Some(STANDARD.encode(bytes)),
-            event_ts: None,
-            received_at: Timestamp(0),
             status: InboxStatus::SerdeError,
-            attempts: 0,
-            lost_workers: 0,
-            next_attempt_at: None,
-            processed_at: None,
-            error_stage: None,
             error_code: Some("INVALID_JSON".into()),
-            error_message: None,
-            unknown_since: None,
+            ..InboxRow::received(17, NewInbox::new("crm", "c/members/3/17@9", "", "{}").key("k"))
         }
     }
 

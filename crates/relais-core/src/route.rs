@@ -248,7 +248,7 @@ impl Route {
     }
 }
 
-/// What all messages of one event share.
+/// The values that all messages of one event share.
 struct RouteCommon {
     event_version: i32,
     headers: Headers,
@@ -282,36 +282,11 @@ fn fill(template: &str, event: &str, element: Option<&str>) -> Result<String, Pr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{inbox::InboxStatus, time::Timestamp};
+    use crate::inbox::NewInbox;
 
     fn row(payload: &str) -> InboxRow {
-        InboxRow {
-            id: 1,
-            message_id: "m-1".into(),
-            source_system: "ihub".into(),
-            topic: "t".into(),
-            partition_num: 0,
-            offset_num: 0,
-            key_str: None,
-            msg_key: "F-8842".into(),
-            lane: 0,
-            aggregate_id: Some("F-8842".into()),
-            event_type: Some("MembersCreated".into()),
-            payload: Some(payload.into()),
-            headers: Headers::default(),
-            raw_payload_base64: None,
-            event_ts: None,
-            received_at: Timestamp(0),
-            status: InboxStatus::Received,
-            attempts: 0,
-            lost_workers: 0,
-            next_attempt_at: None,
-            processed_at: None,
-            error_stage: None,
-            error_code: None,
-            error_message: None,
-            unknown_since: None,
-        }
+        let message = NewInbox::new("ihub", "m-1", "MembersCreated", "{}").aggregate("F-8842");
+        InboxRow { payload: Some(payload.into()), ..InboxRow::received(1, message) }
     }
 
     fn route() -> Route {

@@ -11,7 +11,9 @@ use crate::{
 /// Messages that are stored in one transaction and then acknowledged.
 #[derive(Debug, Default)]
 pub struct SourceBatch {
+    /// The messages, in the order of the source.
     pub messages: Vec<NewInbox>,
+    /// The positions behind these messages.
     pub positions: Vec<SourcePosition>,
 }
 

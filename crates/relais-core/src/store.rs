@@ -39,13 +39,16 @@ pub use crate::store_error::{DriverError, StoreError, StoreErrorText};
 /// A request for rows of lanes.
 #[derive(Clone, Debug)]
 pub struct Fetch {
+    /// The inbox, or a destination.
     pub scope: Scope,
+    /// The lanes that the worker owns.
     pub lanes: Vec<OwnedLane>,
     /// Keys the worker has enough rows of (few): their rows are left out, so that one slow key with
     /// a long backlog does not crowd out the others.
     pub skip_keys: Vec<String>,
     /// Rows that the worker holds already: left out.
     pub skip_ids: Vec<i64>,
+    /// Most rows.
     pub limit: usize,
     /// Most bytes of payloads: the rows end with the one that reaches them, so that the first row
     /// comes however large it is. Rows with fewer bytes together were not cut by this.
@@ -75,6 +78,7 @@ pub struct Changes {
 /// Numbers of rows that a settlement reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Settled {
+    /// Rows that were settled.
     pub settled: u64,
     /// Refused by the fence, or no longer open: another worker or an operator was faster.
     pub refused: u64,
@@ -89,8 +93,11 @@ pub struct Settled {
 /// recorded as an attempt of the row with the outcome `ignored`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutOfOrder {
+    /// The id of the inbox row.
     pub id: i64,
+    /// The number of its messages that were not sent.
     pub messages: u64,
+    /// The reason, with the first of these messages.
     pub problem: Problem,
 }
 
@@ -117,24 +124,31 @@ impl OutOfOrder {
 /// The result of a migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Migrated {
+    /// The version before.
     pub from: i64,
+    /// The version afterwards.
     pub to: i64,
     /// Names of the scripts applied now.
     pub applied: Vec<String>,
 }
 
-/// Rows that wait for an event, and are due at once after it.
+/// A change of rows that settles none of them.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitingRows {
-    /// Rows of these lanes that are held in quarantine, because another worker was lost meanwhile:
+pub enum RowMark {
+    /// Records a lost worker on each row before it is worked on: [`crate::quarantine`].
+    LostWorker { fence: Fence, rows: Vec<(i64, OwnedLane)> },
+    /// Makes rows of these lanes due that are held in quarantine, because another worker was lost meanwhile:
     /// [`crate::quarantine`].
-    Quarantined { fence: Fence, lanes: Vec<OwnedLane> },
-    /// Inbox rows of paused process types ([`PROCESS_TYPE_PAUSED`](crate::control::PROCESS_TYPE_PAUSED)),
-    /// after a worker has noticed a resume. Rows of types that are still paused wait again.
-    PausedProcessTypes,
+    EndQuarantine { fence: Fence, lanes: Vec<OwnedLane> },
+    /// Makes inbox rows of paused process types due
+    /// ([`PROCESS_TYPE_PAUSED`](crate::control::PROCESS_TYPE_PAUSED)), after a worker has noticed a resume.
+    /// Rows of types that are still paused wait again.
+    ResumedProcessTypes,
 }
 
-/// The calls of the engine, and of applications that write in a transaction of relais's own.
+/// The calls of the engine, and of applications that write in a transaction of relais's own. A driver
+/// implements it; it changes with the engine, without notice.
 #[async_trait]
 pub trait Store: Send + Sync {
     // ---- schema -------------------------------------------------------------------------------
@@ -179,10 +193,6 @@ pub trait Store: Send + Sync {
     /// dead letters that follow from them.
     async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled>;
 
-    /// Returns `true` the first time for this message and handler. In a transaction of its own; inside the
-    /// user's transaction use the driver's `once`.
-    async fn once(&self, handler: String, message_id: String) -> StoreResult<bool>;
-
     // ---- outbox -------------------------------------------------------------------------------
 
     /// Writes outbox rows in a transaction of their own; their ids, in order. A message that its
@@ -205,12 +215,9 @@ pub trait Store: Send + Sync {
 
     // ---- quarantine and pauses ----------------------------------------------------------------
 
-    /// Records a lost worker on each row before it is worked on: [`crate::quarantine`]. Refused like a
-    /// settlement if the lane is lost.
-    async fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreResult<Settled>;
-
-    /// Makes waiting rows due. Returns how many.
-    async fn wake_rows(&self, rows: WaitingRows) -> StoreResult<u64>;
+    /// Marks rows without settling them. Returns how many were marked, and how many were refused because
+    /// their lane is lost.
+    async fn mark_rows(&self, mark: RowMark) -> StoreResult<Settled>;
 
     /// Returns every control, by kind and name; at most [`CONTROLS_MAX`](crate::control::CONTROLS_MAX).
     /// Cheap enough for once a second.

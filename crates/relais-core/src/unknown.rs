@@ -42,37 +42,20 @@ pub fn await_knowing_worker(row: &InboxRow, wait: Duration, problem: Problem) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{inbox::InboxStatus, message::Headers, time::Timestamp};
+    use crate::{
+        inbox::{InboxStatus, NewInbox},
+        time::Timestamp,
+    };
 
     fn row(waited: Option<Duration>) -> InboxRow {
         let start = 1_000_000_000;
         let due = |waited: Duration| start + i64::try_from(waited.as_micros()).unwrap();
         InboxRow {
-            id: 1,
-            message_id: "m".into(),
-            source_system: "s".into(),
-            topic: "t".into(),
-            partition_num: 0,
-            offset_num: 0,
-            key_str: None,
-            msg_key: "k".into(),
-            lane: 0,
-            aggregate_id: None,
-            event_type: Some("Huh".into()),
-            payload: Some("{}".into()),
-            headers: Headers::default(),
-            raw_payload_base64: None,
-            event_ts: None,
-            received_at: Timestamp(0),
             status: InboxStatus::Retry,
             attempts: 2,
-            lost_workers: 0,
             next_attempt_at: waited.map(|waited| Timestamp(due(waited))),
-            processed_at: None,
-            error_stage: None,
-            error_code: None,
-            error_message: None,
             unknown_since: waited.map(|_| Timestamp(start)),
+            ..InboxRow::received(1, NewInbox::new("s", "m", "Huh", "{}"))
         }
     }
 

@@ -1,6 +1,8 @@
 //! `#[derive(Message)]`: says which event a struct is, which aggregate it is about, and which field
 //! is its key.
 
+#![warn(missing_docs)]
+
 use proc_macro::TokenStream;
 use quote::quote;
 use syn::{Attribute, Data, DeriveInput, Error, Fields, Ident, LitInt, LitStr, parse_macro_input};

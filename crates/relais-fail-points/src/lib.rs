@@ -7,6 +7,8 @@
 //! - `RELAIS_FAIL_POINT=relay.after_publish:3` aborts the process at the third hit of that point.
 //! - `RELAIS_FAIL_POINTS_HIT=FILE` appends the name of each point that is hit, one per line.
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "fail-points")]
 pub use on::hit;
 

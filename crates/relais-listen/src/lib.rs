@@ -8,6 +8,8 @@
 //! - `seats`: counts connections by address, and chooses the one to close
 //! - `tls`: certificates from files, reloaded when they change
 
+#![warn(missing_docs)]
+
 mod seats;
 mod serve;
 mod tls;

@@ -54,6 +54,7 @@ pub struct ListenLimits {
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
+    /// The address of the client.
     pub address: SocketAddr,
     /// True if the connection uses TLS.
     pub encrypted: bool,

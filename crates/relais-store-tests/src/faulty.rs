@@ -20,7 +20,7 @@ use relais_core::{
     inspect::{
         IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail,
     },
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
@@ -28,8 +28,8 @@ use relais_core::{
     repair::{Mode, Repair, ReprocessOutcome},
     report::{Report, ReportUpdate},
     store::{
-        Changes, Fetch, Migrated, Payloads, Settled, Store, StoreDriver, StoreError, StoreFuture,
-        StoreResult, WaitingRows,
+        Changes, Fetch, Migrated, Payloads, RowMark, Settled, Store, StoreDriver, StoreError,
+        StoreFuture, StoreResult,
     },
 };
 use uuid::Uuid;
@@ -197,10 +197,8 @@ impl Store for FaultyStore {
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;
         settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> Settled;
-        once(handler: String, message_id: String) -> bool;
         enqueue(messages: Vec<NewMessage>) -> Vec<i64>;
-        note_loss(fence: Fence, rows: Vec<(i64, OwnedLane)>) -> Settled;
-        wake_rows(rows: WaitingRows) -> u64;
+        mark_rows(mark: RowMark) -> Settled;
         controls() -> Vec<Control>;
         bulk_candidates(fetch: Fetch) -> Vec<BulkCandidate>;
         lease_bulk(lease: BulkLease) -> Option<JobTakeover>;

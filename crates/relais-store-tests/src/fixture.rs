@@ -13,6 +13,13 @@ use relais_core::{
 };
 pub use relais_testkit::database::{Dialect, TextRows, quote};
 
+/// One of the two nodes of a fixture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FixtureNode {
+    First,
+    Second,
+}
+
 /// One empty database; the checks migrate it.
 pub trait Fixture: Send + Sync {
     /// A node's store.
@@ -20,6 +27,14 @@ pub trait Fixture: Send + Sync {
 
     /// Another node's store on the same database.
     fn second(&self) -> Arc<dyn StoreDriver>;
+
+    /// Calls `once` of the driver on a node, in a transaction of its own.
+    fn once(
+        &self,
+        node: FixtureNode,
+        handler: String,
+        message_id: String,
+    ) -> BoxFuture<'static, Result<bool, StoreError>>;
 
     /// The secrets of a node.
     fn credentials(&self) -> Arc<dyn Credentials>;

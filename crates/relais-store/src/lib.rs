@@ -3,6 +3,8 @@
 //! Invariant: nothing here knows a broker, retries or emits metrics. SQL lives in `.sql` files with
 //! the same names in every driver.
 
+#![warn(missing_docs)]
+
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod hydrate;
 mod migration;

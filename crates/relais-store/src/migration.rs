@@ -9,11 +9,14 @@ use relais_core::store::{Migrated, StoreError};
 /// One script; each is applied in a transaction of its own, exactly once.
 #[derive(Clone, Copy, Debug)]
 pub struct Script {
+    /// The number of the script, counted from 1.
     pub number: i64,
+    /// The name of the script.
     pub name: &'static str,
     /// The oldest program that can still work with the tables after it, by the number of the last
     /// script that program knows. Its own number, if no older program can.
     pub needs: i64,
+    /// The statements.
     pub sql: &'static str,
 }
 

@@ -56,15 +56,13 @@ use relais_core::{
     bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
-    store::{
-        Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreResult, WaitingRows,
-    },
+    store::{Changes, Fetch, Migrated, Payloads, RowMark, Settled, Store, StoreError, StoreResult},
 };
 use uuid::Uuid;
 
@@ -104,6 +102,15 @@ struct Shared {
 }
 
 impl PostgresStore {
+    /// Returns `true` the first time for this handler and message, in a transaction of its own. In your own
+    /// transaction use [`Transaction::once`](crate::Transaction::once).
+    pub async fn once(&self, handler: String, message_id: String) -> Result<bool, StoreError> {
+        self.run((handler, message_id), |client, _, (handler, message_id)| {
+            Box::pin(inbox::once(client, handler, message_id))
+        })
+        .await
+    }
+
     /// Connects to `postgres://user:password@host:port/database?sslmode=…`, in libpq's words. Does not
     /// migrate.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
@@ -227,13 +234,6 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn once(&self, handler: String, message_id: String) -> StoreResult<bool> {
-        self.run((handler, message_id), |client, _, (handler, message_id)| {
-            Box::pin(inbox::once(client, handler, message_id))
-        })
-        .await
-    }
-
     async fn enqueue(&self, messages: Vec<NewMessage>) -> StoreResult<Vec<i64>> {
         self.run(messages, |client, _, messages| Box::pin(outbox::write(client, messages))).await
     }
@@ -256,19 +256,15 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreResult<Settled> {
-        self.run((fence, rows), |client, _, (fence, rows)| {
-            Box::pin(quarantine::note_loss(client, fence, rows))
-        })
-        .await
-    }
-
-    async fn wake_rows(&self, rows: WaitingRows) -> StoreResult<u64> {
-        self.run(rows, |client, _, rows| match rows {
-            WaitingRows::Quarantined { fence, lanes } => {
+    async fn mark_rows(&self, mark: RowMark) -> StoreResult<Settled> {
+        self.run(mark, |client, _, mark| match mark {
+            RowMark::LostWorker { fence, rows } => {
+                Box::pin(quarantine::note_loss(client, fence, rows))
+            }
+            RowMark::EndQuarantine { fence, lanes } => {
                 Box::pin(quarantine::end(client, fence, lanes))
             }
-            WaitingRows::PausedProcessTypes => Box::pin(control::wake_paused(client)),
+            RowMark::ResumedProcessTypes => Box::pin(control::wake_paused(client)),
         })
         .await
     }

@@ -44,17 +44,15 @@ use relais_core::{
     bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
-    store::{
-        Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreResult, WaitingRows,
-    },
+    store::{Changes, Fetch, Migrated, Payloads, RowMark, Settled, Store, StoreError, StoreResult},
 };
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 #[cfg(feature = "sqlx-sqlite")]
@@ -90,6 +88,12 @@ struct Inner {
 }
 
 impl SqliteStore {
+    /// Returns `true` the first time for this handler and message, in a transaction of its own. In your own
+    /// transaction use [`BlockingTransaction::once`](crate::BlockingTransaction::once).
+    pub async fn once(&self, handler: String, message_id: String) -> Result<bool, StoreError> {
+        self.writer().run(move |tx| transaction::once(tx, &handler, &message_id)).await
+    }
+
     /// Opens the file, makes it if it is missing, and sets it up for safe writing. Neither migrates
     /// nor judges it: that is [`Store::migrate`] and [`Store::check`].
     pub async fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
@@ -198,10 +202,6 @@ impl Store for SqliteStore {
         self.writer().run(move |tx| inbox::settle(tx, &fence, &rows)).await
     }
 
-    async fn once(&self, handler: String, message_id: String) -> StoreResult<bool> {
-        self.writer().run(move |tx| transaction::once(tx, &handler, &message_id)).await
-    }
-
     async fn enqueue(&self, messages: Vec<NewMessage>) -> StoreResult<Vec<i64>> {
         self.writer().run(move |tx| transaction::enqueue(tx, &messages)).await
     }
@@ -218,17 +218,13 @@ impl Store for SqliteStore {
         self.writer().run(move |tx| outbox::settle(tx, &fence, &rows)).await
     }
 
-    async fn note_loss(&self, fence: Fence, rows: Vec<(i64, OwnedLane)>) -> StoreResult<Settled> {
-        self.writer().run(move |tx| quarantine::note(tx, &fence, &rows)).await
-    }
-
-    async fn wake_rows(&self, rows: WaitingRows) -> StoreResult<u64> {
-        self.writer()
-            .run(move |tx| match &rows {
-                WaitingRows::Quarantined { fence, lanes } => quarantine::end(tx, fence, lanes),
-                WaitingRows::PausedProcessTypes => control::wake_paused(tx),
-            })
-            .await
+    async fn mark_rows(&self, mark: RowMark) -> StoreResult<Settled> {
+        let run = move |tx: &Transaction<'_>| match &mark {
+            RowMark::LostWorker { fence, rows } => quarantine::note(tx, fence, rows),
+            RowMark::EndQuarantine { fence, lanes } => quarantine::end(tx, fence, lanes),
+            RowMark::ResumedProcessTypes => control::wake_paused(tx),
+        };
+        self.writer().run(run).await
     }
 
     async fn controls(&self) -> StoreResult<Vec<Control>> {

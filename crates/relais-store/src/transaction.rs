@@ -36,7 +36,9 @@ pub trait Transaction: Send {
             `outbox.send(&mut *tx, &message).await?`"
 )]
 pub trait BlockingTransaction {
+    /// Writes outbox rows in this transaction. Returns their ids, in order.
     fn enqueue(&self, messages: &[NewMessage]) -> Result<Vec<i64>, StoreError>;
+    /// Returns `true` the first time for this message and handler.
     fn once(&self, handler: &str, message_id: &str) -> Result<bool, StoreError>;
 }
 

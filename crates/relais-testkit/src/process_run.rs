@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use relais_core::{
     delivery::Problem,
-    inbox::{InboxRow, InboxStatus},
+    inbox::{InboxRow, NewInbox},
     message::{Headers, NewMessage},
     process::{
         Action, Change, DeadLetterChange, Definition, Entry, Input, Process, ProcessRef,
         ProcessStatus, Timer, TimerChange, advance, definition::Concern, start,
     },
-    time::Timestamp,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -198,31 +197,6 @@ impl ProcessRun {
 }
 
 fn row(number: usize, event_type: &str, payload: &Value, headers: Headers) -> InboxRow {
-    InboxRow {
-        id: 0,
-        message_id: format!("m-{number}"),
-        source_system: "test".to_owned(),
-        topic: "test".to_owned(),
-        partition_num: 0,
-        offset_num: 0,
-        key_str: None,
-        msg_key: String::new(),
-        lane: 0,
-        aggregate_id: None,
-        event_type: Some(event_type.to_owned()),
-        payload: Some(payload.to_string()),
-        headers,
-        raw_payload_base64: None,
-        event_ts: None,
-        received_at: Timestamp(0),
-        status: InboxStatus::Received,
-        attempts: 0,
-        lost_workers: 0,
-        next_attempt_at: None,
-        processed_at: None,
-        error_stage: None,
-        error_code: None,
-        error_message: None,
-        unknown_since: None,
-    }
+    let message = NewInbox::new("test", &format!("m-{number}"), event_type, &payload.to_string());
+    InboxRow::received(0, NewInbox { headers, ..message })
 }

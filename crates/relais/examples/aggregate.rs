@@ -2,10 +2,7 @@
 //!
 //! `cargo run -p relais --features sqlite --example aggregate`
 
-use relais::{
-    Aggregate, Events, Inspect, Message, PersistBlocking, Repository, SaveError, Store,
-    sqlite::{SqliteOptions, SqliteStore},
-};
+use relais::{Aggregate, Events, Inspect, Message, PersistBlocking, Repository, SaveError};
 use rusqlite::{Connection, Transaction};
 
 #[derive(Message, serde::Serialize)]
@@ -19,13 +16,6 @@ struct Account {
     id: String,
     cents: i64,
     events: Events,
-}
-
-impl Account {
-    fn deposit(&mut self, cents: i64) {
-        self.cents += cents;
-        self.events.record(&Deposited { account: self.id.clone(), cents });
-    }
 }
 
 impl Aggregate for Account {
@@ -43,46 +33,30 @@ impl Aggregate for Account {
 
 impl PersistBlocking<Transaction<'_>> for Account {
     type Error = rusqlite::Error;
-
+    /// Returns the number of rows written; 0 means that the stored version is another one.
     fn persist(&self, tx: &Transaction<'_>, version: i64) -> rusqlite::Result<usize> {
-        let sql = match version {
-            0 => "INSERT INTO accounts VALUES (?1, ?2, 1 + ?3) ON CONFLICT DO NOTHING",
-            _ => {
-                "UPDATE accounts SET cents = ?2, version = version + 1 WHERE id = ?1 AND version = ?3"
-            }
-        };
+        let sql = "INSERT INTO accounts VALUES (?1, ?2, 1) ON CONFLICT (id) DO UPDATE
+                   SET cents = ?2, version = version + 1 WHERE version = ?3";
         tx.execute(sql, (&self.id, self.cents, version))
     }
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("bank.db");
-    let store = SqliteStore::open(&file, SqliteOptions::default()).await?;
-    store.migrate().await?;
-    let mut db = Connection::open(&file)?;
-    db.execute_batch(
-        "CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER, version INTEGER)",
-    )?;
-
+    let db = relais_testkit::scratch::sqlite().await; // a service opens a `SqliteStore`
+    db.run("CREATE TABLE accounts (id TEXT PRIMARY KEY, cents INTEGER, version INTEGER)").await;
     let repository = Repository::new().event::<Deposited>("books"); // which event goes where
-    let mut account = Account { id: "a-1".into(), cents: 0, events: Events::new() };
-    account.deposit(500);
-    account.deposit(250);
-    let tx = db.transaction()?;
-    repository.save_blocking(&tx, &mut account)?;
-    tx.commit()?;
-
-    // Another transaction was faster: the version does not fit, and nothing is written.
-    let mut stale = Account { id: "a-1".into(), cents: 0, events: Events::new() };
-    stale.deposit(1);
-    let tx = db.transaction()?;
-    let refused = repository.save_blocking(&tx, &mut stale);
-    drop(tx);
-
-    let events = store.overview().await?.backlogs[0].pending;
-    println!("events: {events}; second save: {refused:?}");
-    anyhow::ensure!(events == 2 && matches!(refused, Err(SaveError::Conflict { .. })));
+    let mut connection = Connection::open(db.path())?;
+    let mut save = |cents| {
+        let mut account = Account { id: "a-1".into(), cents, events: Events::new() };
+        account.events.record(&Deposited { account: "a-1".into(), cents });
+        let tx = connection.transaction()?;
+        repository.save_blocking(&tx, &mut account)?;
+        anyhow::Ok(tx.commit()?)
+    };
+    save(500)?;
+    let refused = save(1).expect_err("a conflict"); // the id exists: nothing is written
+    anyhow::ensure!(matches!(refused.downcast_ref(), Some(SaveError::Conflict { .. })));
+    anyhow::ensure!(db.overview().await?.backlogs[0].pending == 1);
     Ok(())
 }

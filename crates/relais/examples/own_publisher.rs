@@ -4,11 +4,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use relais::{
-    App, Delivery, Inspect, Message, Outbox, OutboxRow, Publisher, Store, async_trait,
-    sqlite::{SqliteOptions, SqliteStore},
-};
-use rusqlite::{Connection, TransactionBehavior};
+use relais::{App, Delivery, Inspect, Message, Outbox, OutboxRow, Publisher, Store, async_trait};
+use relais_testkit::{Database, scratch};
 
 #[derive(Message, serde::Serialize)]
 #[message(aggregate = "Order", key = "order_id")]
@@ -31,8 +28,8 @@ impl Publisher for Pager {
                 sent.push(format!("{} {}", row.event_type, row.payload));
                 Delivery::Accepted // the target has it
             }
-            _ => Delivery::reject("TOO_LONG", "longer than a page"), // never: a dead letter
-                                                                     // Delivery::retry(…): failed, try again; Delivery::outage(…): the target is unavailable
+            // A dead letter. `retry` tries it again; `outage` pauses the whole destination.
+            _ => Delivery::reject("TOO_LONG", "longer than a page"),
         };
         messages.iter().map(send).collect()
     }
@@ -40,25 +37,20 @@ impl Publisher for Pager {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("shop.db");
-    let store = SqliteStore::open(&file, SqliteOptions::default()).await?;
-    store.migrate().await?;
-
-    let mut db = Connection::open(&file)?;
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let db = scratch::sqlite().await; // a service opens a `SqliteStore`
+    let order = |order_id| OrderPlaced { order_id, cents: 1_999 };
     for order_id in ["o-1".to_owned(), "o-2".repeat(40)] {
-        Outbox::to("pager").send_blocking(&tx, &OrderPlaced { order_id, cents: 1_999 })?;
+        // Most services send in a transaction of their own: see the other examples.
+        db.enqueue(vec![Outbox::to("pager").message(&order(order_id))?]).await?;
     }
-    tx.commit()?;
 
     let pager = Arc::new(Pager::default());
-    let running = App::new(Arc::new(store.clone())).destination("pager", pager.clone()).start();
+    let running = App::new(db.store()).destination("pager", pager.clone()).start();
     running.idle().await?;
     running.stop().await;
 
     let sent = pager.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let dead = store.overview().await?.dead_letters_open;
+    let dead = db.overview().await?.dead_letters_open;
     println!("sent: {sent:?}, dead letters: {dead}");
     anyhow::ensure!(sent.len() == 1 && dead == 1, "one is sent, one is refused");
     Ok(())

@@ -2,21 +2,16 @@
 //!
 //! `cargo run -p relais --features sqlite --example own_source`
 
-use std::sync::Arc;
-
 use relais::{
-    Accepted, App, NewInbox, Received, Source, SourceBatch, SourceError, Store, async_trait,
-    sqlite::{self, SqliteOptions, SqliteStore},
+    Accepted, App, NewInbox, Received, Source, SourceBatch, SourceError, async_trait, sqlite,
 };
-use rusqlite::{Connection, Transaction};
+use relais_testkit::{Database, scratch};
+use rusqlite::Transaction;
 use tokio::sync::{mpsc, oneshot};
 
-/// A message and the place where its sender waits for the answer.
-type Posted = (NewInbox, oneshot::Sender<Accepted>);
-
-/// Reads from a channel; it could be a socket, a file or a queue.
+/// Reads messages from a channel, each with the place where its sender waits for the answer.
 struct ChannelSource {
-    posted: mpsc::Receiver<Posted>,
+    posted: mpsc::Receiver<(NewInbox, oneshot::Sender<Accepted>)>,
     unanswered: Option<oneshot::Sender<Accepted>>,
 }
 
@@ -42,29 +37,19 @@ impl Source for ChannelSource {
     }
 }
 
-#[derive(serde::Deserialize)]
-struct Paid {
-    cents: i64,
-}
-
-fn on_paid(tx: &Transaction<'_>, message: Received<Paid>) -> rusqlite::Result<()> {
-    tx.execute("UPDATE till SET cents = cents + ?1", [message.payload.cents])?;
+fn on_paid(tx: &Transaction<'_>, message: Received<serde_json::Value>) -> rusqlite::Result<()> {
+    tx.execute("UPDATE till SET cents = cents + ?1", [message.payload["cents"].as_i64()])?;
     Ok(())
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("shop.db");
-    let store = SqliteStore::open(&file, SqliteOptions::default()).await?;
-    store.migrate().await?;
-    let db = Connection::open(&file)?;
-    db.execute_batch("CREATE TABLE till (cents INTEGER); INSERT INTO till VALUES (0)")?;
-
+    let db = scratch::sqlite().await; // a service opens a `SqliteStore`
+    db.run("CREATE TABLE till (cents INTEGER); INSERT INTO till VALUES (0)").await;
     let (post, posted) = mpsc::channel(8);
-    let running = App::new(Arc::new(store.clone()))
+    let running = App::new(db.store())
         .source("till", Box::new(ChannelSource { posted, unanswered: None }))
-        .handle("Paid", sqlite::handler(&store, on_paid))
+        .handle("Paid", sqlite::handler(&db, on_paid))
         .start();
     for id in ["p-1", "p-2", "p-1"] {
         let (answer, answered) = oneshot::channel();
@@ -73,9 +58,7 @@ async fn main() -> anyhow::Result<()> {
     }
     running.idle().await?;
     running.stop().await;
-
-    let cents: i64 = db.query_row("SELECT cents FROM till", (), |row| row.get(0))?;
-    println!("in the till: {cents} cents"); // p-1 counted once
-    anyhow::ensure!(cents == 1_000, "a duplicate has no effect");
+    let till = db.query("SELECT cents FROM till").await.map_err(anyhow::Error::msg)?;
+    anyhow::ensure!(till[0][0].as_deref() == Some("1000"), "a duplicate has no effect");
     Ok(())
 }

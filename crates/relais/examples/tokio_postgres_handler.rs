@@ -41,10 +41,8 @@ async fn main() -> anyhow::Result<()> {
     let db = scratch::postgres(&url).await;
     db.run("CREATE TABLE orders (id text PRIMARY KEY, paid bigint NOT NULL)").await;
     db.run("INSERT INTO orders VALUES ('o-1', 0)").await;
-
-    let handler = postgres::handler(db.pool(), on_payment);
     let running = App::new(db.store())
-        .handle("PaymentReceived", handler)
+        .handle("PaymentReceived", postgres::handler(db.pool(), on_payment))
         .destination("warehouse", Arc::new(LogPublisher::stdout()))
         .start();
     let payload = r#"{"order_id": "o-1", "cents": 500}"#;
@@ -55,10 +53,8 @@ async fn main() -> anyhow::Result<()> {
     }
     running.idle().await?;
     running.stop().await;
-
     let row = db.pool().get().await?.query_one("SELECT paid FROM orders", &[]).await?;
     let paid: i64 = row.get(0);
-    println!("paid: {paid}");
     anyhow::ensure!(paid == 500, "the payment counts once");
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::{
 
 use relais_core::{
     control::{Control, ControlChange, ControlKind, ControlOrder, LimitChange},
-    store::{Store, StoreDriver, StoreError, WaitingRows},
+    store::{RowMark, Store, StoreDriver, StoreError},
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -242,7 +242,7 @@ pub(crate) async fn run(
                 let changed = workers.apply(&controls);
                 // Tried again in a second if it fails.
                 if workers.type_resumed
-                    && store.wake_rows(WaitingRows::PausedProcessTypes).await.is_ok()
+                    && store.mark_rows(RowMark::ResumedProcessTypes).await.is_ok()
                 {
                     workers.type_resumed = false;
                 }

@@ -12,7 +12,7 @@ use relais_core::{
     outbox::OutboxRow,
     publisher::Batching,
     quarantine::Treatment,
-    store::{Fetch, Store, StoreError, StoreFuture, WaitingRows},
+    store::{Fetch, RowMark, Store, StoreError, StoreFuture},
 };
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -214,7 +214,8 @@ impl<R: QueueRow> LaneReader<R> {
             return Ok(true);
         }
         let ids: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
-        let noted = self.store.note_loss(self.keeper.fence().clone(), rows).await?;
+        let fence = self.keeper.fence().clone();
+        let noted = self.store.mark_rows(RowMark::LostWorker { fence, rows }).await?;
         crate::fail_point!("fetch.after_note");
         if noted.refused > 0 {
             self.keeper.distrust();
@@ -282,7 +283,7 @@ impl<R: QueueRow> LaneReader<R> {
         self.quarantine.begin(unclean, ROWS_MAX + UNSETTLED_MAX);
         self.read_wanted = true;
         let fence = self.keeper.fence().clone();
-        self.store.wake_rows(WaitingRows::Quarantined { fence, lanes: lost }).await?;
+        self.store.mark_rows(RowMark::EndQuarantine { fence, lanes: lost }).await?;
         Ok(true)
     }
 

@@ -56,13 +56,17 @@ const HIDDEN_MIN: usize = 8;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
+    /// `POST`.
     #[default]
     Post,
+    /// `PUT`.
     Put,
+    /// `PATCH`.
     Patch,
 }
 
 impl Method {
+    /// Returns the name of the method.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Post => "POST",
@@ -89,7 +93,9 @@ impl FromStr for Method {
 /// The target of a [`HttpPublisher`]. Start from [`HttpPublisherSettings::new`].
 #[derive(Clone)]
 pub struct HttpPublisherSettings {
+    /// The address that messages are sent to.
     pub url: String,
+    /// The method of each request.
     pub method: Method,
     /// Sent with every message, e.g. `authorization`. They override headers of the message.
     pub headers: Vec<(String, SecretString)>,

@@ -44,7 +44,9 @@ const BATCH_BYTES: usize = 4 * 1024 * 1024;
 pub struct HttpSourceSettings {
     /// The path of the source, and the topic of its messages.
     pub name: String,
+    /// The address to listen on.
     pub listen: SocketAddr,
+    /// The decoder and the places of ids in its messages.
     pub mapping: Mapping,
     /// The treatment of a body that is not JSON.
     pub invalid: OnInvalidBody,
@@ -138,12 +140,19 @@ pub enum OnInvalidBody {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpSourceError {
+    /// A setting is wrong.
     #[error("{0}")]
     Settings(String),
     #[error(
         "cannot listen on {listen}: {reason}; use another address, or stop the process that uses this one"
     )]
-    Listen { listen: SocketAddr, reason: io::Error },
+    /// The address cannot be listened on.
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// The error of the operating system.
+        reason: io::Error,
+    },
 }
 
 /// Receives messages by `POST /name`.

@@ -39,7 +39,9 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 pub struct KafkaPublisherSettings {
     /// The name of the destination, for the log.
     pub destination: String,
+    /// The connection to the cluster.
     pub connection: KafkaConnection,
+    /// The topic that messages are sent to.
     pub topic: String,
     /// Sends CloudEvents in binary mode.
     pub cloudevents: bool,

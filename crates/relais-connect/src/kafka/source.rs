@@ -47,10 +47,13 @@ use super::{KafkaConnection, KafkaStartOffset};
 pub struct KafkaSourceSettings {
     /// The name of the source in `relais_source_position`.
     pub name: String,
+    /// The connection to the cluster.
     pub connection: KafkaConnection,
     /// The consumer group; processes of one group share the partitions.
     pub group: String,
+    /// The topics to read.
     pub topics: Vec<String>,
+    /// The decoder and the places of ids in its messages.
     pub mapping: Mapping,
     /// The start of a topic that neither the database nor the group knows.
     pub start: KafkaStartOffset,

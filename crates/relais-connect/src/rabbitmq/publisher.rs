@@ -36,9 +36,13 @@ const MARGIN_MAX: Duration = Duration::from_secs(2);
 pub struct RabbitPublisherSettings {
     /// The name of the destination, shown in RabbitMQ's list of connections.
     pub destination: String,
+    /// The connection to the broker.
     pub connection: RabbitConnection,
+    /// The exchange that messages are sent to.
     pub exchange: RoutingTemplate,
+    /// The routing key of a message.
     pub routing_key: RoutingTemplate,
+    /// The envelope around the payload.
     pub envelope: RabbitEnvelope,
     /// The .NET namespace of message types, for MassTransit.
     pub namespace: Option<String>,

@@ -48,15 +48,19 @@ const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub struct RabbitSourceSettings {
     /// The name of the source, shown in RabbitMQ's list of connections.
     pub name: String,
+    /// The connection to the broker.
     pub connection: RabbitConnection,
-    /// It must exist.
+    /// The queue; it must exist.
     pub queue: String,
+    /// The decoder and the places of ids in its messages.
     pub mapping: Mapping,
     /// The most messages that the broker sends ahead of their acknowledgement.
     pub prefetch: u16,
     /// The same in bytes: if messages are large, fewer are sent ahead.
     pub prefetch_bytes: usize,
+    /// The envelope that producers put around the payload.
     pub envelope: RabbitEnvelope,
+    /// The id of a message that carries none.
     pub without_id: WithoutId,
 }
 

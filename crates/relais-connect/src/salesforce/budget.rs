@@ -20,7 +20,9 @@ const READ_EVERY: Duration = Duration::from_secs(5 * 60);
 /// API calls of the whole org in the last 24 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiCallUsage {
+    /// The calls of the last 24 hours.
     pub used: u64,
+    /// Most calls in 24 hours.
     pub limit: u64,
 }
 

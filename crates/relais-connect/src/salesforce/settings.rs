@@ -45,6 +45,7 @@ pub enum Api {
 }
 
 impl Api {
+    /// Returns the name of the API in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BulkV2 => "bulk-v2",
@@ -73,11 +74,19 @@ impl FromStr for Api {
 #[derive(Clone, Debug)]
 pub enum Auth {
     /// The app's own user; `login_url` must be the org's My Domain.
-    ClientCredentials { client_id: String, client_secret: SecretString },
+    ClientCredentials {
+        /// The consumer key of the app.
+        client_id: String,
+        /// The consumer secret.
+        client_secret: SecretString,
+    },
     /// A signed claim for `username`. The key is PEM, RSA.
     JwtBearer {
+        /// The consumer key of the app.
         client_id: String,
+        /// The user on whose behalf relais acts.
         username: String,
+        /// The private key, PEM.
         private_key: SecretString,
         /// By default `https://login.salesforce.com`, or `https://test.salesforce.com` for sandboxes.
         audience: Option<String>,
@@ -85,8 +94,11 @@ pub enum Auth {
     /// A refresh token that an operator obtained. If the org rotates it at every use, the session
     /// needs a [`super::TokenVault`]; without one it is refused.
     RefreshToken {
+        /// The consumer key of the app.
         client_id: String,
+        /// The consumer secret, if the app requires it.
         client_secret: Option<SecretString>,
+        /// The refresh token.
         refresh_token: SecretString,
     },
 }
@@ -106,7 +118,9 @@ pub enum OnMissing {
 pub struct SalesforceSettings {
     /// The org's My Domain, e.g. `https://acme.my.salesforce.com`.
     pub login_url: String,
+    /// The log-in.
     pub auth: Auth,
+    /// The version of the API, such as `61.0`.
     pub api_version: String,
     /// The object, e.g. `Contact`; graphs name their own.
     pub object: String,
@@ -120,6 +134,7 @@ pub struct SalesforceSettings {
     /// The version column of the fresh row. If it is older than the message's own `version` (or
     /// `asOfVersion`), the message waits.
     pub version: Option<String>,
+    /// The treatment of a message whose row no longer exists.
     pub on_missing: OnMissing,
     /// The message of a validation rule that refuses rows older than those of the org: they count
     /// as delivered.

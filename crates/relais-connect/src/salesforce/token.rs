@@ -74,6 +74,7 @@ impl SalesforceSession {
         Self(Arc::new(SessionState { vault: Some(vault), ..SessionState::default() }))
     }
 
+    /// Returns the counter of API calls.
     pub fn budget(&self) -> &ApiCallBudget {
         &self.0.budget
     }
@@ -104,8 +105,7 @@ impl SalesforceSession {
             }
             let asked = match (&login.auth, &self.0.vault) {
                 (Auth::RefreshToken { .. }, Some(vault)) => {
-                    // Runs in its own task, because the token must be stored even if the caller is
-                    // dropped.
+                    // In its own task: the token must be stored even if the caller is dropped.
                     let exchange = exchange(http.clone(), Arc::clone(login), vault.clone());
                     tokio::spawn(exchange).await.unwrap_or_else(|_| Err(ended()))
                 }

@@ -97,6 +97,7 @@ pub(super) struct TokenLease {
 }
 
 impl TokenVault {
+    /// Keeps refresh tokens in `credentials`, encrypted with `key`.
     pub fn new(credentials: Arc<dyn Credentials>, key: TokenKey) -> Self {
         Self(Arc::new(VaultState { credentials, key, unsaved: Mutex::default() }))
     }

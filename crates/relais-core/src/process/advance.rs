@@ -26,6 +26,7 @@ use super::{Change, Definition, PROCESS_DEFINITION, Process, definition::Process
 use crate::{delivery::Problem, inbox::InboxRow};
 
 /// An event that changes a process.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     /// A message it may wait for.
@@ -57,6 +58,7 @@ pub enum Action {
 }
 
 impl Action {
+    /// All actions.
     pub const ALL: [Self; 6] = [
         Self::Pause,
         Self::Resume,
@@ -66,6 +68,7 @@ impl Action {
         Self::Cancel,
     ];
 
+    /// Returns the action as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pause => "pause",
@@ -89,6 +92,7 @@ impl Action {
         }
     }
 
+    /// Parses a stored action; `None` if this program does not know it.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|action| action.as_str() == text)
     }

@@ -30,26 +30,33 @@ use crate::{
 /// `[[process]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclaredProcess {
+    /// The name of the type of process.
     pub process_type: String,
+    /// The version of the definition.
     pub version: i32,
     /// Event types that start one.
     pub starts: Vec<String>,
     /// The place of the business key in them; absent: it has none.
     pub business_key: Option<Pick>,
+    /// The steps, in order.
     pub steps: Vec<DeclaredStep>,
 }
 
 /// `[[process.step]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclaredStep {
+    /// The name of the step.
     pub name: String,
+    /// The command of the step and its replies.
     pub call: DeclaredCall,
+    /// The command that compensates the step.
     pub compensation: Option<DeclaredCall>,
 }
 
 /// A command and its answers: of a step, or `[process.step.compensation]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclaredCall {
+    /// The destination of the command.
     pub destination: String,
     /// The event type of the command.
     pub command: String,
@@ -65,7 +72,9 @@ pub struct DeclaredCall {
     pub error: Option<Pick>,
     /// The rule by which replies find the process.
     pub correlate: Correlate,
+    /// Without a reply within this time the attempt counts as failed, retryably.
     pub timeout: Option<Duration>,
+    /// The number of attempts and the pauses between them.
     pub retry: RetryPolicy,
 }
 

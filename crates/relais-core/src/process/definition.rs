@@ -43,6 +43,7 @@ pub(super) type AdoptFn = Box<dyn Fn(&str) -> Result<String, Problem> + Send + S
 /// The business key and first data of a process, read from its starting event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStart {
+    /// The business key, unique among processes of the type.
     pub business_key: Option<String>,
     /// JSON.
     pub data: String,
@@ -84,10 +85,13 @@ pub(super) type JudgeFn =
 /// The result of a step, read from a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
+    /// The step is completed.
     Completed,
     /// `retryable`: the step may be tried again; otherwise what was done is undone.
     Failed {
+        /// The reason.
         error: String,
+        /// True if the step may be tried again.
         retryable: bool,
     },
 }
@@ -116,6 +120,7 @@ impl From<()> for Meaning {
 pub enum Correlate {
     /// The process id is there; commands carry it as `correlation-id`.
     ProcessId(Pick),
+    /// The business key is there.
     BusinessKey(Pick),
 }
 
@@ -126,6 +131,7 @@ impl Default for Correlate {
 }
 
 /// The meaning of an inbox row to a definition.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Concern {
     /// It starts the process with this id.
@@ -141,10 +147,12 @@ impl Definition {
         if errors.is_empty() { Ok(Self(Arc::new(parts))) } else { Err(errors) }
     }
 
+    /// Returns the name of the type of process.
     pub fn process_type(&self) -> &str {
         &self.0.process_type
     }
 
+    /// Returns the version of the definition.
     pub fn version(&self) -> i32 {
         self.0.version
     }

@@ -25,41 +25,15 @@ use super::{
 };
 use crate::{
     delivery::Problem,
-    inbox::{InboxRow, InboxStatus},
-    message::{Headers, NewMessage},
+    inbox::{InboxRow, NewInbox},
+    message::NewMessage,
     retry::RetryPolicy,
-    time::Timestamp,
 };
 
 /// A row as it would come from outside.
 fn row(message_id: &str, event_type: &str, payload: &str) -> InboxRow {
-    InboxRow {
-        id: 1,
-        message_id: message_id.into(),
-        source_system: "shop".into(),
-        topic: "t".into(),
-        partition_num: 0,
-        offset_num: 0,
-        key_str: Some("k".into()),
-        msg_key: "k".into(),
-        lane: 0,
-        aggregate_id: None,
-        event_type: Some(event_type.into()),
-        payload: Some(payload.into()),
-        headers: Headers::default(),
-        raw_payload_base64: None,
-        event_ts: None,
-        received_at: Timestamp(0),
-        status: InboxStatus::Received,
-        attempts: 0,
-        lost_workers: 0,
-        next_attempt_at: None,
-        processed_at: None,
-        error_stage: None,
-        error_code: None,
-        error_message: None,
-        unknown_since: None,
-    }
+    let message = NewInbox::new("shop", message_id, event_type, "{}").key("k");
+    InboxRow { payload: Some(payload.into()), ..InboxRow::received(1, message) }
 }
 
 /// A command `NAME` to destination `NAMEs`, answered by `NAMEDone`, `NAMEFailed` or `NAMEBusy`.

@@ -98,7 +98,9 @@ pub struct Define<T> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("process `{process_type}`: {}", problems.join("; "))]
 pub struct InvalidDefinition {
+    /// The name of the type of process.
     pub process_type: String,
+    /// All errors of the definition.
     pub problems: Vec<String>,
 }
 
@@ -149,6 +151,7 @@ impl<T: Data> Define<T> {
         self
     }
 
+    /// Checks the definition. Returns all its errors at once.
     pub fn build(self) -> Result<Definition, InvalidDefinition> {
         let process_type = self.process_type.clone();
         let parts = DefinitionParts {
@@ -290,7 +293,9 @@ impl<T> fmt::Debug for Command<T> {
 
 /// The return value of a function that makes a command: a message, or a `Result` of one.
 pub trait IntoCommand {
+    /// The message that is sent.
     type Command: Message;
+    /// Returns the command, or the reason why there is none.
     fn into_command(self) -> Result<Self::Command, String>;
 }
 

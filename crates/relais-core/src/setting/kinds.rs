@@ -63,7 +63,7 @@ text_kinds! {
     /// A duration.
     pub TimeSpan -> Duration, "duration", quantity::duration, show |span| show_duration(*span),
         form SettingForm::Text("^\\s*([0-9]+(ms|s|m|h|d))+\\s*$"), ordered true;
-    /// How long rows stay: a duration, or `never` to remove none.
+    /// The time that rows stay: a duration, or `never` to remove none.
     pub RetentionSpan -> Duration, "duration or `never`", quantity::retention,
         show |span| quantity::show_retention(*span),
         form SettingForm::Text("^\\s*(never|([0-9]+(ms|s|m|h|d))+)\\s*$"), ordered true;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use relais_core::{
     extract::Pick,
-    inbox::{InboxRow, InboxStatus},
-    message::{Headers, NewMessage},
+    inbox::{InboxRow, NewInbox},
+    message::NewMessage,
     process::{
         Action, Change, Definition, Input, Process, TimerChange, advance,
         declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
@@ -151,35 +151,10 @@ fn stored(row: &SagaRow) -> Process {
 }
 
 fn row(event_type: &str, answers: Option<Uuid>) -> InboxRow {
-    let mut headers = Headers::default();
+    let row = InboxRow::received(1, NewInbox::new("model", "m", event_type, "null"));
+    let mut headers = row.headers.clone();
     if let Some(command) = answers {
         headers.set("causation-id", &command.to_string());
     }
-    InboxRow {
-        id: 1,
-        message_id: "m".into(),
-        source_system: "model".into(),
-        topic: String::new(),
-        partition_num: 0,
-        offset_num: 0,
-        key_str: None,
-        msg_key: "k".into(),
-        lane: 0,
-        aggregate_id: None,
-        event_type: Some(event_type.into()),
-        payload: Some("null".into()),
-        headers,
-        raw_payload_base64: None,
-        event_ts: None,
-        received_at: Timestamp(0),
-        status: InboxStatus::Received,
-        attempts: 0,
-        lost_workers: 0,
-        next_attempt_at: None,
-        processed_at: None,
-        error_stage: None,
-        error_code: None,
-        error_message: None,
-        unknown_since: None,
-    }
+    InboxRow { headers, ..row }
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     build::{arrival, message, messages, undecodable},
-    fixture::Fixture,
+    fixture::{Fixture, FixtureNode},
 };
 
 pub const START: Start = Start::Migrated;
@@ -77,7 +77,7 @@ pub async fn finished_rows_past_their_retention_go(f: &dyn Fixture) {
     for row in handler.received(10).await {
         handler.settle_inbox(&row, super::worker::processed()).await;
     }
-    f.store().once("h".to_owned(), "m".to_owned()).await.expect("once");
+    f.once(FixtureNode::First, "h".to_owned(), "m".to_owned()).await.expect("once");
     age(f, YEAR).await;
     let cleaned = cleanup(f, 100).await;
     assert_eq!(cleaned, Cleaned { inbox: 2, outbox: 3, handled: 1, ..Cleaned::default() });
@@ -90,7 +90,7 @@ pub async fn finished_rows_within_their_retention_stay(f: &dyn Fixture) {
     let handler = Worker::inbox(f, "w").await;
     let rows = handler.received(10).await;
     handler.settle_inbox(&rows[0], super::worker::processed()).await;
-    f.store().once("h".to_owned(), "m".to_owned()).await.expect("once");
+    f.once(FixtureNode::First, "h".to_owned(), "m".to_owned()).await.expect("once");
     age(f, 6 * DAY).await;
     assert_eq!(cleanup(f, 100).await, Cleaned::default());
     age(f, 8 * DAY).await;
@@ -134,7 +134,7 @@ pub async fn unfinished_rows_stay_however_old(f: &dyn Fixture) {
 pub async fn a_pass_removes_no_more_than_it_may(f: &dyn Fixture) {
     dispatched(f, 25).await;
     for n in 0..12 {
-        f.store().once("h".to_owned(), n.to_string()).await.expect("once");
+        f.once(FixtureNode::First, "h".to_owned(), n.to_string()).await.expect("once");
     }
     age(f, YEAR).await;
     let mut passes = Vec::new();

@@ -10,7 +10,7 @@ use relais_core::{
     inbox::InboxFate,
     inspect::{AuditFilter, InspectExt},
     report::{NewReport, ReportUpdate},
-    store::WaitingRows,
+    store::RowMark,
 };
 
 use super::{Start, worker::Worker};
@@ -102,7 +102,7 @@ pub async fn a_resumed_process_type_ends_the_wait_of_its_rows(f: &dyn Fixture) {
     let again: Vec<i64> = worker.received(10).await.iter().map(|row| row.id).collect();
     assert_eq!(again, [rows[0].id], "only those that waited for the process type");
     worker.settle_inbox(&rows[0], wait(PROCESS_TYPE_PAUSED)).await;
-    assert_eq!(f.store().wake_rows(WaitingRows::PausedProcessTypes).await.expect("wake"), 1);
+    assert_eq!(f.store().mark_rows(RowMark::ResumedProcessTypes).await.expect("wake").settled, 1);
     assert_eq!(worker.received(10).await.len(), 1, "for a worker that let it wait too late");
 }
 

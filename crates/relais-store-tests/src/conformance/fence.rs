@@ -6,7 +6,7 @@ use relais_core::{
     inbox::{InboxFate, InboxRow},
     lane::{Fence, LANES, Scope},
     outbox::{OutboxFate, OutboxRow},
-    store::Settled,
+    store::{RowMark, Settled},
 };
 use uuid::Uuid;
 
@@ -43,7 +43,11 @@ async fn assert_outbox_refused(f: &dyn Fixture, stale: &Worker, row: &OutboxRow)
         assert_eq!(stale.settle(row, fate).await, none(1));
     }
     let lanes = vec![(row.id, stale.holding(row.lane))];
-    let noted = stale.store.note_loss(stale.fence.clone(), lanes).await.expect("note");
+    let noted = stale
+        .store
+        .mark_rows(RowMark::LostWorker { fence: stale.fence.clone(), rows: lanes })
+        .await
+        .expect("note");
     assert_eq!(noted, none(1));
     assert_eq!(snapshot(f).await, before);
 }
@@ -59,7 +63,11 @@ async fn assert_inbox_refused(f: &dyn Fixture, stale: &Worker, row: &InboxRow) {
         assert_eq!(stale.settle_inbox(row, fate).await, none(1));
     }
     let lanes = vec![(row.id, stale.holding(row.lane))];
-    let noted = stale.store.note_loss(stale.fence.clone(), lanes).await.expect("note");
+    let noted = stale
+        .store
+        .mark_rows(RowMark::LostWorker { fence: stale.fence.clone(), rows: lanes })
+        .await
+        .expect("note");
     assert_eq!(noted, none(1));
     assert_eq!(snapshot(f).await, before);
 }
@@ -242,7 +250,11 @@ pub async fn of_a_mixed_batch_losses_are_noted_in_held_lanes_only(f: &dyn Fixtur
     let mut kept = worker.clone();
     kept.release(ALL / 2).await;
     let wanted = rows.iter().map(|row| (row.id, worker.holding(row.lane))).collect();
-    let done = f.store().note_loss(worker.fence.clone(), wanted).await.expect("note");
+    let done = f
+        .store()
+        .mark_rows(RowMark::LostWorker { fence: worker.fence.clone(), rows: wanted })
+        .await
+        .expect("note");
     assert!(done.refused > 0 && done.settled + done.refused == 100, "{done:?}");
     let counted = f.number("SELECT count(*) FROM relais_outbox WHERE lost_workers = 1").await;
     assert_eq!(counted.unsigned_abs(), done.settled);

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     build::{arrival, message, problem},
-    fixture::Fixture,
+    fixture::{Fixture, FixtureNode},
 };
 
 pub const START: Start = Start::Migrated;
@@ -305,40 +305,49 @@ pub async fn versions_of_one_aggregate_in_one_batch_count_in_order(f: &dyn Fixtu
 }
 
 pub async fn a_message_is_handled_once_per_handler(f: &dyn Fixture) {
-    let store = f.store();
-    let once = |handler: &str, id: &str| store.once(handler.to_owned(), id.to_owned());
+    let once =
+        |handler: &str, id: &str| f.once(FixtureNode::First, handler.to_owned(), id.to_owned());
     assert!(once("billing", "m-1").await.expect("first"));
     assert!(!once("billing", "m-1").await.expect("again"));
     assert!(once("shipping", "m-1").await.expect("another handler"));
     assert!(once("billing", "m-2").await.expect("another message"));
-    let again = f.second().once("shipping".to_owned(), "m-1".to_owned()).await;
+    let again = f.once(FixtureNode::Second, "shipping".to_owned(), "m-1".to_owned()).await;
     assert!(!again.expect("another node"));
     let rows = f.rows("SELECT message_id, handler FROM relais_handled ORDER BY 1, 2").await;
     assert_eq!(rows.len(), 3);
 }
 
 pub async fn handling_once_needs_an_id_and_a_handler(f: &dyn Fixture) {
-    assert_invalid(f.store().once(String::new(), "billing".to_owned()).await);
-    assert_invalid(f.store().once("m-1".to_owned(), String::new()).await);
+    assert_invalid(f.once(FixtureNode::First, String::new(), "billing".to_owned()).await);
+    assert_invalid(f.once(FixtureNode::First, "m-1".to_owned(), String::new()).await);
     assert_eq!(f.number("SELECT count(*) FROM relais_handled").await, 0);
 }
 
 pub async fn handling_once_takes_long_and_strange_names(f: &dyn Fixture) {
     let long: String = (0..1_500).map(|n| char::from(b'!' + (n * 31 % 90) as u8)).collect();
     let names = [&long, &long[..1_499], "a", "A", "a ", "ä", "'; DROP TABLE x; --", "\n", "😀%_\\"];
-    let store = f.store();
     for name in names {
-        assert!(store.once("h".to_owned(), name.to_owned()).await.expect("first"), "{name}");
-        assert!(!store.once("h".to_owned(), name.to_owned()).await.expect("again"), "{name}");
+        assert!(
+            f.once(FixtureNode::First, "h".to_owned(), name.to_owned()).await.expect("first"),
+            "{name}"
+        );
+        assert!(
+            !f.once(FixtureNode::First, "h".to_owned(), name.to_owned()).await.expect("again"),
+            "{name}"
+        );
     }
     for handler in &names[2..] {
-        assert!(store.once((*handler).to_owned(), "m".to_owned()).await.expect("special handler"));
+        assert!(
+            f.once(FixtureNode::First, (*handler).to_owned(), "m".to_owned())
+                .await
+                .expect("special handler")
+        );
     }
     let huge = crate::build::wide_text(5_000, 9);
-    match store.once("h".to_owned(), huge.clone()).await {
+    match f.once(FixtureNode::First, "h".to_owned(), huge.clone()).await {
         Ok(first) => {
             assert!(first);
-            assert!(!store.once("h".to_owned(), huge).await.expect("again"));
+            assert!(!f.once(FixtureNode::First, "h".to_owned(), huge).await.expect("again"));
         }
         refused => assert_invalid(refused),
     }
@@ -346,8 +355,8 @@ pub async fn handling_once_takes_long_and_strange_names(f: &dyn Fixture) {
 
 pub async fn of_many_at_once_one_handles(f: &dyn Fixture) {
     let nodes = (0..8).map(|n| {
-        let store = if n % 2 == 0 { f.store() } else { f.second() };
-        tokio::spawn(async move { store.once("h".to_owned(), "m".to_owned()).await })
+        let node = if n % 2 == 0 { FixtureNode::First } else { FixtureNode::Second };
+        tokio::spawn(f.once(node, "h".to_owned(), "m".to_owned()))
     });
     let mut first = 0;
     for node in nodes.collect::<Vec<_>>() {

@@ -5,6 +5,7 @@ use relais_core::{
     inbox::{Accepted, InboxFate, NewInbox, in_inbox},
     lane::Scope,
     query::Count,
+    store::RowMark,
 };
 
 use super::{
@@ -97,7 +98,10 @@ pub async fn a_key_is_parked_in_its_inbox_only(f: &dyn Fixture) {
     let (unnamed, billing) = two_inboxes(f).await;
     let row = &billing.received(1).await[0];
     let counted = vec![(row.id, billing.holding(row.lane))];
-    let counted = billing.store.note_loss(billing.fence.clone(), counted).await;
+    let counted = billing
+        .store
+        .mark_rows(RowMark::LostWorker { fence: billing.fence.clone(), rows: counted })
+        .await;
     assert_eq!(counted.expect("count"), all(1));
     assert_eq!(billing.settle_inbox(row, dead_message()).await, all(1));
     assert_eq!(sources(&billing).await, [] as [String; 0], "its key is parked");

@@ -7,6 +7,7 @@ use relais_core::{
     inspect::InspectExt,
     message::Category,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement, OutboxStatus},
+    store::RowMark,
     time::Timestamp,
 };
 use uuid::Uuid;
@@ -83,7 +84,10 @@ pub async fn nothing_to_write_is_nothing_written(f: &dyn Fixture) {
     assert!(f.store().enqueue(Vec::new()).await.expect("enqueue nothing").is_empty());
     let worker = Worker::outbox(f, "orders", "w").await;
     assert_eq!(worker.settle_all(Vec::new()).await, all(0));
-    let noted = f.store().note_loss(worker.fence.clone(), Vec::new()).await;
+    let noted = f
+        .store()
+        .mark_rows(RowMark::LostWorker { fence: worker.fence.clone(), rows: Vec::new() })
+        .await;
     assert_eq!(noted.expect("note nothing"), all(0));
     assert!(worker.pending(10).await.is_empty());
 }
@@ -183,7 +187,11 @@ pub async fn settling_a_missing_row_is_refused_without_an_error(f: &dyn Fixture)
     dead.fate = dead_and_parked();
     assert_eq!(worker.settle_all(vec![missing, dead]).await, none(2));
     let missing = vec![(row.id + 1_000, worker.holding(row.lane))];
-    let noted = f.store().note_loss(worker.fence.clone(), missing).await.expect("note");
+    let noted = f
+        .store()
+        .mark_rows(RowMark::LostWorker { fence: worker.fence.clone(), rows: missing })
+        .await
+        .expect("note");
     assert_eq!(noted, none(1));
     assert_eq!(f.number("SELECT count(*) FROM relais_dead_letter").await, 0);
 }

@@ -8,7 +8,7 @@ use relais_core::{
     lane::Fence,
     outbox::{OutboxFate, OutboxRow, OutboxStatus},
     quarantine::{CLEARED, HOLD_AFTER, HOLD_FOR},
-    store::{StoreResult, WaitingRows},
+    store::{RowMark, StoreResult},
 };
 
 use super::{
@@ -48,14 +48,19 @@ async fn inbox_rows(f: &dyn Fixture, ids: &[&str]) -> (Worker, Vec<InboxRow>) {
 }
 
 async fn end_quarantine(f: &dyn Fixture, fence: Fence, of: &Worker) -> StoreResult<u64> {
-    f.store().wake_rows(WaitingRows::Quarantined { fence, lanes: of.lanes.clone() }).await
+    let mark = RowMark::EndQuarantine { fence, lanes: of.lanes.clone() };
+    f.store().mark_rows(mark).await.map(|woken| woken.settled)
 }
 
 pub async fn a_loss_is_noted_on_an_outbox_row_and_taken_back(f: &dyn Fixture) {
     let (worker, row) = one_outbox_row(f).await;
     for lost_workers in 1..=3 {
         let rows = vec![(row.id, worker.holding(row.lane))];
-        let noted = f.store().note_loss(worker.fence.clone(), rows).await.expect("note");
+        let noted = f
+            .store()
+            .mark_rows(RowMark::LostWorker { fence: worker.fence.clone(), rows })
+            .await
+            .expect("note");
         assert_eq!(noted, all(1));
         let row = find_outbox(f, row.id).await;
         assert_eq!((row.status, row.lost_workers), (OutboxStatus::Pending, lost_workers));
@@ -115,7 +120,10 @@ pub async fn a_loss_is_noted_on_an_inbox_row_and_taken_back(f: &dyn Fixture) {
     let (worker, rows) = inbox_rows(f, &["m-1"]).await;
     let (id, lane) = (rows[0].id, worker.holding(rows[0].lane));
     let store = f.store();
-    let noted = store.note_loss(worker.fence.clone(), vec![(id, lane), (id + 99, lane)]);
+    let noted = store.mark_rows(RowMark::LostWorker {
+        fence: worker.fence.clone(),
+        rows: vec![(id, lane), (id + 99, lane)],
+    });
     let noted = noted.await.expect("note");
     assert_eq!((noted.settled, noted.refused), (1, 1));
     assert_eq!((find_inbox(f, id).await.lost_workers, find_inbox(f, id).await.attempts), (1, 0));

@@ -8,11 +8,13 @@ use relais_core::{
         PROCESS_TYPE_PAUSED, Pause,
     },
     report::{NewReport, REPORT_KEPT, ReportUpdate},
+    store::Settled,
 };
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{
     error::Failure,
+    fence::settled,
     row::{self, Micros},
     session::Client,
 };
@@ -20,9 +22,9 @@ use super::{
 /// Most rows that a resume wakes; others continue when their wait is over.
 const WOKEN_MAX: usize = 10_000;
 
-pub(super) async fn wake_paused(client: &Client<'_>) -> Result<u64, Failure> {
+pub(super) async fn wake_paused(client: &Client<'_>) -> Result<Settled, Failure> {
     let values: [&(dyn ToSql + Sync); 2] = [&PROCESS_TYPE_PAUSED, &row::count(WOKEN_MAX)];
-    Ok(client.execute(sql!("wake_paused"), &values).await?)
+    Ok(settled(0, client.execute(sql!("wake_paused"), &values).await?))
 }
 
 pub(super) async fn controls(client: &Client<'_>) -> Result<Vec<Control>, Failure> {

@@ -35,9 +35,12 @@ use super::error::Failure;
     note = "a method, or a function whose first argument is a state, goes to `handler_with`"
 )]
 pub trait HandlerFn<'a, M>: Clone + Send + Sync {
+    /// The future of the function.
     type Future: Future<Output = Self::Output> + Send + 'a;
+    /// The return value of the function.
     type Output: IntoOutcome;
 
+    /// Calls the function.
     fn call(self, transaction: &'a Transaction<'a>, message: Received<M>) -> Self::Future;
 }
 
@@ -65,9 +68,12 @@ where
     note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these"
 )]
 pub trait StateHandlerFn<'a, S, M>: Clone + Send + Sync {
+    /// The future of the function.
     type Future: Future<Output = Self::Output> + Send + 'a;
+    /// The return value of the function.
     type Output: IntoOutcome;
 
+    /// Calls the function.
     fn call(
         self,
         state: &'a S,

@@ -56,7 +56,7 @@ pub(super) async fn end(
     client: &Client<'_>,
     fence: &Fence,
     lanes: &[OwnedLane],
-) -> Result<u64, Failure> {
+) -> Result<Settled, Failure> {
     let scope = fence.scope.to_string();
     let lanes: Vec<i16> = lanes.iter().map(|lane| lane.lane).collect();
     let inbox = fence.scope.inbox().unwrap_or_default();
@@ -72,5 +72,5 @@ pub(super) async fn end(
             vec![&scope, &fence.worker, destination, &lanes, &held, &cleared, &hold_ms],
         ),
     };
-    Ok(client.execute(&statement, &values).await?)
+    Ok(settled(0, client.execute(&statement, &values).await?))
 }

@@ -8,7 +8,7 @@ use relais_core::{
         PROCESS_TYPE_PAUSED, Pause,
     },
     report::{NewReport, REPORT_KEPT, ReportUpdate},
-    store::StoreError,
+    store::{Settled, StoreError},
 };
 use rusqlite::{Connection, Transaction};
 
@@ -51,8 +51,10 @@ fn control(c: &Cells<'_, '_>) -> Control {
     }
 }
 
-pub(super) fn wake_paused(tx: &Transaction<'_>) -> Result<u64, StoreError> {
-    change(tx, include_str!("sql/wake_paused.sql"), (PROCESS_TYPE_PAUSED, limit(WOKEN_MAX)))
+pub(super) fn wake_paused(tx: &Transaction<'_>) -> Result<Settled, StoreError> {
+    let params = (PROCESS_TYPE_PAUSED, limit(WOKEN_MAX));
+    let settled = change(tx, include_str!("sql/wake_paused.sql"), params)?;
+    Ok(Settled { settled, ..Settled::default() })
 }
 
 /// Carries out a change of what runs.

@@ -39,18 +39,19 @@ pub(super) fn end(
     tx: &Transaction<'_>,
     fence: &Fence,
     lanes: &[OwnedLane],
-) -> Result<u64, StoreError> {
+) -> Result<Settled, StoreError> {
     let (scope, worker, lanes) = (fence.scope.to_string(), &fence.worker, lane_bits(lanes));
-    match &fence.scope {
+    let settled = match &fence.scope {
         Scope::Inbox | Scope::NamedInbox(_) => {
             let sql = include_str!("sql/end_inbox_quarantine.sql");
             let inbox = fence.scope.inbox().unwrap_or_default();
-            change(tx, sql, (scope, worker, lanes, HOLD_AFTER, CLEARED, inbox))
+            change(tx, sql, (scope, worker, lanes, HOLD_AFTER, CLEARED, inbox))?
         }
         Scope::Outbox(destination) => {
             let sql = include_str!("sql/end_outbox_quarantine.sql");
             let hold_ms = millis(HOLD_FOR);
-            change(tx, sql, (scope, worker, destination, lanes, HOLD_AFTER, CLEARED, hold_ms))
+            change(tx, sql, (scope, worker, destination, lanes, HOLD_AFTER, CLEARED, hold_ms))?
         }
-    }
+    };
+    Ok(Settled { settled, ..Settled::default() })
 }

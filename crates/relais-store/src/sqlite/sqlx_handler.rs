@@ -30,9 +30,12 @@ use super::{
     note = "a method, or a function whose first argument is a state, goes to `sqlx_handler_with`"
 )]
 pub trait SqlxHandlerFn<'a, M>: Clone + Send + Sync {
+    /// The future of the function.
     type Future: Future<Output = Self::Output> + Send + 'a;
+    /// The return value of the function.
     type Output: IntoOutcome;
 
+    /// Calls the function.
     fn call(self, transaction: &'a mut SqliteConnection, message: Received<M>) -> Self::Future;
 }
 
@@ -60,9 +63,12 @@ where
     note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these"
 )]
 pub trait SqlxStateHandlerFn<'a, S, M>: Clone + Send + Sync {
+    /// The future of the function.
     type Future: Future<Output = Self::Output> + Send + 'a;
+    /// The return value of the function.
     type Output: IntoOutcome;
 
+    /// Calls the function.
     fn call(
         self,
         state: &'a S,

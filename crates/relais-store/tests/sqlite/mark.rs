@@ -109,7 +109,7 @@ fn steps(bed: &Bed) -> i32 {
     fetch.get_status(StatementStatus::VmStep)
 }
 
-/// The same beside so many rows of a parked key, or of another destination.
+/// The same beside this number of rows of a parked key, or of another destination.
 async fn steps_beside(destination: &str, rows: usize) -> i32 {
     let bed = Bed::new().await;
     let lanes = bed.lease(scope(), "w1").await;

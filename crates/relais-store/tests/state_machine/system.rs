@@ -13,7 +13,7 @@ use relais_core::{
     message::NewMessage,
     outbox::{OutboxFate, OutboxSettlement},
     query::{CleanupMode, Filter, PAGE_MAX, Retention},
-    store::{Fetch, StoreDriver},
+    store::{Fetch, RowMark, StoreDriver},
     text::sha256_hex,
 };
 use relais_store_tests::fixture::{Fixture, quote};
@@ -104,7 +104,10 @@ impl System {
                     (self.ids[row], OwnedLane { lane, epoch: *epoch, unclean: false })
                 };
                 let rows = rows.iter().map(lane).collect();
-                let noted = self.store.note_loss(fence(*scope, *worker), rows).await;
+                let noted = self
+                    .store
+                    .mark_rows(RowMark::LostWorker { fence: fence(*scope, *worker), rows })
+                    .await;
                 assert_eq!(noted.expect("note"), *answer);
             }
             Call::MakeDue(scope) => self.make_due(*scope).await,

@@ -7,7 +7,7 @@ use relais_core::{
     store::{Migrated, Store, StoreDriver, StoreError},
 };
 use relais_store::postgres::{PostgresOptions, PostgresStore, roles_sql};
-use relais_store_tests::fixture::{Dialect, Fixture, RawTransaction, TextRows};
+use relais_store_tests::fixture::{Dialect, Fixture, FixtureNode, RawTransaction, TextRows};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// The environment variable with the server's URL.
@@ -191,6 +191,19 @@ impl Fixture for PostgresFixture {
 
     fn second(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.second.clone())
+    }
+
+    fn once(
+        &self,
+        node: FixtureNode,
+        handler: String,
+        message_id: String,
+    ) -> BoxFuture<'static, Result<bool, StoreError>> {
+        let store = match node {
+            FixtureNode::First => self.store.clone(),
+            FixtureNode::Second => self.second.clone(),
+        };
+        Box::pin(async move { store.once(handler, message_id).await })
     }
 
     fn credentials(&self) -> Arc<dyn relais_core::credential::Credentials> {

@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use relais_core::{BoxFuture, store::StoreDriver};
+use relais_core::{
+    BoxFuture,
+    store::{StoreDriver, StoreError},
+};
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
-use relais_store_tests::fixture::{Dialect, Fixture, RawTransaction, TextRows};
+use relais_store_tests::fixture::{Dialect, Fixture, FixtureNode, RawTransaction, TextRows};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 
@@ -61,6 +64,19 @@ impl Fixture for SqliteFixture {
 
     fn second(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.second.clone())
+    }
+
+    fn once(
+        &self,
+        node: FixtureNode,
+        handler: String,
+        message_id: String,
+    ) -> BoxFuture<'static, Result<bool, StoreError>> {
+        let store = match node {
+            FixtureNode::First => self.store.clone(),
+            FixtureNode::Second => self.second.clone(),
+        };
+        Box::pin(async move { store.once(handler, message_id).await })
     }
 
     fn credentials(&self) -> Arc<dyn relais_core::credential::Credentials> {

@@ -13,7 +13,7 @@ use relais_core::{
     lane::{Fence, LANES, LaneRequest, OwnedLane, Scope},
     query::{Filter, PAGE_MAX},
     retry::RetryPolicy,
-    store::{Fetch, StoreDriver},
+    store::{Fetch, RowMark, StoreDriver},
     time::Timestamp,
 };
 
@@ -280,7 +280,8 @@ impl<'a> FaultRun<'a> {
         let lane = self.lanes.iter_mut().find(|lane| lane.lane == row.lane)?;
         let (epoch, fence) = (lane.epoch, fence(self.worker));
         if std::mem::take(&mut lane.unclean) {
-            let noted = self.store.note_loss(fence.clone(), vec![(row.id, *lane)]);
+            let rows = vec![(row.id, *lane)];
+            let noted = self.store.mark_rows(RowMark::LostWorker { fence: fence.clone(), rows });
             noted.await.expect("the store notes a loss");
         }
         Some(HandlerWork { row, fence, epoch })

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use relais::{
-    App, InboxRow, InboxStatus, Problem,
+    App, InboxRow, Problem,
     core::{
         inbox::{Content, NewInbox},
         message::Headers,
         process::{Change, Input, advance, start},
-        time::Timestamp,
     },
     process::{Command, Definition, command_named, define},
 };
@@ -179,10 +178,11 @@ impl Script {
     /// A row on its way into the inbox, and what it makes of its process.
     fn turn(&self, Place { process, event }: Place) -> Result<(NewInbox, Change)> {
         let mut row = placed(process);
-        let mut change = start(&self.definition, &received(&row)).map_err(wrong)?;
+        let mut change =
+            start(&self.definition, &InboxRow::received(0, row.clone())).map_err(wrong)?;
         for event in 1..=event {
             row = reply(process, event, change.process.process_id);
-            let received = received(&row);
+            let received = InboxRow::received(0, row.clone());
             let input = Input::Reply(&received);
             change = advance(&self.definition, &change.process, &input, 0.0).map_err(wrong)?;
         }
@@ -249,41 +249,6 @@ fn message(process: u64, event: usize, payload: &impl Serialize, headers: Header
         content: Content::Json(payload),
         headers,
         event_ts: None,
-    }
-}
-
-/// The message as the inbox worker gets it; columns that no process looks at are left empty.
-fn received(message: &NewInbox) -> InboxRow {
-    let payload = match &message.content {
-        Content::Json(json) => Some(json.clone()),
-        Content::Undecodable { .. } => None,
-    };
-    InboxRow {
-        id: 0,
-        message_id: message.message_id.clone(),
-        source_system: message.source_system.clone(),
-        topic: message.topic.clone(),
-        partition_num: 0,
-        offset_num: 0,
-        key_str: None,
-        msg_key: message.msg_key.clone(),
-        lane: 0,
-        aggregate_id: None,
-        event_type: message.event_type.clone(),
-        payload,
-        headers: message.headers.clone(),
-        raw_payload_base64: None,
-        event_ts: None,
-        received_at: Timestamp(0),
-        status: InboxStatus::Received,
-        attempts: 0,
-        lost_workers: 0,
-        next_attempt_at: None,
-        processed_at: None,
-        error_stage: None,
-        error_code: None,
-        error_message: None,
-        unknown_since: None,
     }
 }
 
