@@ -80,7 +80,8 @@ pub(super) fn startup_options(options: &PostgresOptions) -> String {
     let mut text = format!(
         "-c statement_timeout={statement} -c lock_timeout={lock} \
          -c idle_in_transaction_session_timeout={idle} \
-         -c default_transaction_isolation=read\\ committed -c enable_seqscan=off -c jit=off \
+         -c default_transaction_isolation=read\\ committed -c enable_seqscan=off \
+         -c enable_bitmapscan=off -c jit=off \
          -c {STARTED}=on"
     );
     if let Some(schema) = &options.schema {

@@ -14,7 +14,8 @@ async fn left_behind(url: &str) -> Vec<String> {
     let client = connect(url).await.unwrap();
     let sql = "SELECT current_setting('statement_timeout'), current_setting('lock_timeout'),
                current_setting('idle_in_transaction_session_timeout'),
-               current_setting('enable_seqscan'), current_setting('jit'),
+               current_setting('enable_seqscan'), current_setting('enable_bitmapscan'),
+               current_setting('jit'),
                (SELECT count(*) FROM pg_prepared_statements)";
     let answers = client.simple_query(sql).await.unwrap();
     let row = answers.iter().find_map(|answer| match answer {
@@ -25,7 +26,7 @@ async fn left_behind(url: &str) -> Vec<String> {
     (0..row.len()).map(|at| row.get(at).unwrap_or_default().to_owned()).collect()
 }
 
-const UNTOUCHED: [&str; 6] = ["0", "0", "0", "on", "on", "0"];
+const UNTOUCHED: [&str; 7] = ["0", "0", "0", "on", "on", "on", "0"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pgbouncer_works_in_both_modes_and_its_sessions_stay_as_they_were() {

@@ -390,7 +390,10 @@ async fn the_mark_waits_for_a_discard_that_has_not_committed() {
 
 /// Shared buffers that the fetch of the destination `orders` reads at the mark.
 async fn buffers(bed: &Bed) -> i64 {
-    bed.raw.batch_execute("ANALYZE relais_outbox, relais_parked_key").await.unwrap();
+    bed.raw.batch_execute("BEGIN; ANALYZE relais_outbox, relais_parked_key").await.unwrap();
+    // The planner is set as in a session of relais.
+    let session = include_str!("../../src/postgres/sql/session.sql");
+    bed.raw.execute(session, &[&"30000", &"10000", &"30000"]).await.unwrap();
     let sql = include_str!("../../src/postgres/sql/fetch_outbox.sql");
     let prepare = format!(
         "PREPARE the_fetch (text, smallint[], bigint, bigint, text[], bigint[], bigint) AS {sql}"
@@ -414,7 +417,7 @@ async fn buffers(bed: &Bed) -> i64 {
         let of = |name: &str| plan[0]["Plan"][name].as_i64().unwrap();
         read = of("Shared Hit Blocks") + of("Shared Read Blocks");
     }
-    bed.raw.batch_execute("DEALLOCATE the_fetch").await.unwrap();
+    bed.raw.batch_execute("DEALLOCATE the_fetch; COMMIT").await.unwrap();
     read
 }
 

@@ -228,6 +228,7 @@ async fn a_row_of_a_destination_that_failed_last_names_the_error() {
     running.wake();
     let failed = "SELECT count(*) FROM relais_report WHERE figures LIKE '%\"last_error\"%'";
     until(&bench, failed, "1").await;
+    until(&bench, "SELECT coalesce(error_code, '') FROM relais_outbox WHERE id = 1", "500").await;
     let own = story(&bench, "outbox:1").await.things.remove(0);
     assert_eq!(
         (own.problem.map(|problem| problem.code), own.waits_for),
