@@ -73,11 +73,22 @@ impl Category {
     }
 }
 
+/// The origin of a message id: it decides whether a store looks for an earlier message of this id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MessageIdOrigin {
+    /// Chosen by the sender, who may send the message again: its second row is not written.
+    #[default]
+    Given,
+    /// Drawn at random for this row alone: it is written without looking, which costs less.
+    Generated,
+}
+
 /// A message on its way into the outbox: one future row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMessage {
     /// Sent along with every copy; the receiver's dedupe key.
     pub message_id: Uuid,
+    pub id_origin: MessageIdOrigin,
     pub category: Category,
     pub aggregate_type: String,
     pub aggregate_id: String,
@@ -108,6 +119,7 @@ impl NewMessage {
     ) -> Self {
         Self {
             message_id,
+            id_origin: MessageIdOrigin::Given,
             category: Category::Event,
             aggregate_type: aggregate.0.to_owned(),
             aggregate_id: aggregate.1.to_owned(),
