@@ -78,11 +78,23 @@ impl Category {
     }
 }
 
+/// The origin of a message id: it decides whether a store looks for an earlier message of this id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MessageIdOrigin {
+    /// Chosen by the sender, who may send the message again: its second row is not written.
+    #[default]
+    Given,
+    /// Drawn at random for this row alone: it is written without looking, which costs less.
+    Generated,
+}
+
 /// A message on its way into the outbox: one future row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMessage {
     /// Sent along with every copy; the receiver's dedupe key.
     pub message_id: Uuid,
+    /// Who chose the id.
+    pub id_origin: MessageIdOrigin,
     /// The role of the message for its receiver.
     pub category: Category,
     /// The kind of aggregate that it is about.
@@ -122,6 +134,7 @@ impl NewMessage {
     ) -> Self {
         Self {
             message_id,
+            id_origin: MessageIdOrigin::Given,
             category: Category::Event,
             aggregate_type: aggregate.0.to_owned(),
             aggregate_id: aggregate.1.to_owned(),

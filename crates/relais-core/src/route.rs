@@ -9,7 +9,7 @@ use crate::{
     delivery::Problem,
     inbox::InboxRow,
     json,
-    message::{Category, HEADER_AGGREGATE_ID, Headers, NewMessage},
+    message::{Category, HEADER_AGGREGATE_ID, Headers, MessageIdOrigin, NewMessage},
     text,
 };
 
@@ -228,6 +228,7 @@ impl Route {
     ) -> NewMessage {
         NewMessage {
             message_id: self.message_id(row, index),
+            id_origin: MessageIdOrigin::Given,
             category: Category::Event,
             aggregate_type: self
                 .aggregate_type

@@ -36,7 +36,10 @@ pub trait Positions: Send + Sync {
     fn positions(&self, source: String) -> StoreFuture<'_, Vec<SourcePosition>>;
 }
 
-/// Reads messages. One batch is in flight at a time: `next`, then `acknowledge` or `refuse`.
+/// Reads messages. A batch is returned by `next`, stored, and settled by `acknowledge` or `refuse`.
+///
+/// One batch is in flight at a time, unless the source implements [`Source::read_ahead`]. Then it has two: one
+/// that is being stored, and the next one. They are settled in the order in which they were returned.
 #[async_trait]
 pub trait Source: Send {
     /// Called once, before the first `next`.
@@ -46,11 +49,18 @@ pub trait Source: Send {
     /// cancel: a message that was not acknowledged is returned again.
     async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError>;
 
-    /// Called when the batch is durable, with one result per message, in order.
+    /// Returns the batch after one that is being stored. Called instead of [`Source::next`] while the batch
+    /// before is not settled, and dropped when that is stored first; the next call of `next` then returns the
+    /// messages. The default never returns.
+    async fn read_ahead(&mut self, _max: usize) -> Result<SourceBatch, SourceError> {
+        std::future::pending().await
+    }
+
+    /// Called when the oldest batch is durable, with one result per message, in order.
     async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError>;
 
-    /// Called when the batch could not be stored: the source must return it again, or report the
-    /// failure to its sender.
+    /// Called when a batch could not be stored: the source must return it again, or report the failure to its
+    /// sender. The same holds for a batch that was read ahead: it is not stored either.
     async fn refuse(&mut self, reason: String);
 
     /// Called when an operator paused the source: no batch is requested until [`Source::resume`]. A

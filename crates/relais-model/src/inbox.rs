@@ -28,6 +28,10 @@ pub enum ReceiverBug {
     AckBeforeCommit,
     /// The position is stored in a transaction of its own, before the rows.
     PositionApart,
+    /// A message that was read ahead is stored although the one before it was not.
+    AheadPastAFailure,
+    /// A message that was read ahead is acknowledged with the one before it.
+    AheadAcknowledged,
     /// The handler's effect and the row's mark are two commits.
     EffectApartFromMark,
     /// The mark looks neither at the lane nor at the row.
@@ -53,7 +57,7 @@ pub enum ReceiverBug {
 /// Number of faults of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReceiverBudget {
-    /// Crashes and leases that run out under a live worker, together.
+    /// Crashes, transactions of the receiver that fail, and leases that run out under a live worker, together.
     pub moves: u8,
     /// Outcomes other than `Done`.
     pub outcomes: u8,
@@ -61,6 +65,15 @@ pub struct ReceiverBudget {
     pub repeats: u8,
     /// Decisions of an operator about dead letters.
     pub decisions: u8,
+}
+
+/// When the receiver reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceReading {
+    /// One message after the other.
+    InTurn,
+    /// The next message while one is stored; storing may fail.
+    Ahead,
 }
 
 /// The bounds of one model.
@@ -73,6 +86,7 @@ pub struct ReceiverConfig {
     /// Most times a lane is handed over; more would be lanes that go back and forth without work.
     pub hand_overs_max: u8,
     pub attempts_max: u8,
+    pub reading: SourceReading,
     pub budget: ReceiverBudget,
     pub bug: Option<ReceiverBug>,
 }
@@ -156,6 +170,8 @@ pub struct ReceiverState {
     /// Position of the receiver in its memory.
     pub reading: u8,
     pub hand: ReceiverPhase,
+    /// The message that was read while the one in hand is stored.
+    pub ahead: Option<u8>,
     /// The lane's owner: a live worker, or `None` if none is alive.
     pub owner: Option<u8>,
     pub epoch: u8,
@@ -211,6 +227,7 @@ impl Model for ReceiverModel {
             position: 0,
             reading: 0,
             hand: ReceiverPhase::Empty,
+            ahead: None,
             owner: None,
             epoch: 0,
             wanted: None,

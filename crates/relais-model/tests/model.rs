@@ -28,8 +28,18 @@ fn receiver() -> inbox::ReceiverConfig {
         known_by: &[],
         hand_overs_max: 0,
         attempts_max: 2,
+        reading: inbox::SourceReading::InTurn,
         budget: inbox::ReceiverBudget { moves: 2, outcomes: 1, repeats: 1, decisions: 1 },
         bug: None,
+    }
+}
+
+/// A receiver that reads the next message while one is stored.
+fn receiver_ahead() -> inbox::ReceiverConfig {
+    inbox::ReceiverConfig {
+        reading: inbox::SourceReading::Ahead,
+        budget: inbox::ReceiverBudget { moves: 2, outcomes: 1, repeats: 1, decisions: 0 },
+        ..receiver()
     }
 }
 
@@ -112,6 +122,11 @@ mod correct {
     #[test]
     fn the_receiver_holds() {
         assert_holds(&inbox::exhaust("inbox", receiver()), 100_000, &[]);
+    }
+
+    #[test]
+    fn a_receiver_that_reads_ahead_holds() {
+        assert_holds(&inbox::exhaust("read ahead", receiver_ahead()), 50_000, &[]);
     }
 
     #[test]
@@ -324,6 +339,22 @@ mod receiver_bugs {
         let report = inbox::hunt(inbox::ReceiverConfig { bug: Some(bug), ..receiver() }, property);
         let path = report.broken.get(property);
         println!("{bug:?} breaks `{property}`: {}", path.expect("the planted bug must be found"));
+    }
+
+    fn assert_found_ahead(bug: Bug, property: &'static str) {
+        let report =
+            inbox::hunt(inbox::ReceiverConfig { bug: Some(bug), ..receiver_ahead() }, property);
+        assert!(report.broken.contains_key(property), "{bug:?} does not break `{property}`");
+    }
+
+    #[test]
+    fn message_read_ahead_is_stored_past_a_failure() {
+        assert_found_ahead(Bug::AheadPastAFailure, inbox::NO_LOSS);
+    }
+
+    #[test]
+    fn message_read_ahead_is_acknowledged_with_the_one_before() {
+        assert_found_ahead(Bug::AheadAcknowledged, inbox::NO_LOSS);
     }
 
     fn assert_found_in_fleet(bug: Bug, property: &'static str) {

@@ -28,6 +28,7 @@ mod low_water_mark;
 
 mod accept;
 mod bulk;
+mod connection_key;
 mod control;
 mod credential;
 mod enqueue;
@@ -35,6 +36,7 @@ mod exact_json;
 mod hydrate;
 mod inbox;
 mod outbox;
+mod prepared;
 
 mod cleanup;
 mod dead_letters;

@@ -382,6 +382,7 @@ fn start_sources(
         let ingest = Ingest {
             store: Arc::clone(store),
             source,
+            ahead: None,
             inbox: Arc::clone(&running.observer.inbox),
             counters: running.observer.source(&name),
             name: name.clone(),

@@ -1,6 +1,11 @@
 //! Source → inbox → acknowledge: stored first, acknowledged after.
+//!
+//! While a batch is stored, the next one is read, if the source can do that. Invariant: a batch that was read
+//! ahead is stored only after the one before it is committed and acknowledged. Otherwise its positions would
+//! cover messages that are not stored.
 
 use std::{
+    pin::pin,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -37,6 +42,8 @@ pub(crate) struct Ingest {
     /// The inbox of the messages; '' is the one without a name.
     pub(crate) into: String,
     pub(crate) source: Box<dyn Source>,
+    /// The result of reading while the last batch was stored.
+    pub(crate) ahead: Option<Result<SourceBatch, SourceError>>,
     pub(crate) inbox: Arc<InboxCounters>,
     pub(crate) counters: Arc<SourceCounters>,
     pub(crate) stop: CancellationToken,
@@ -65,24 +72,27 @@ impl Worker for Ingest {
         if gate != Gate::Open {
             return Ok(self.rest(gate).await);
         }
-        let batch = tokio::select! {
-            () = self.stop.cancelled() => return Ok(PassOutcome::Finished),
-            // Nothing is lost: a message that is not acknowledged arrives again.
-            Ok(()) = self.gate.changed() => return Ok(PassOutcome::Worked),
-            batch = self.source.next(BATCH_MAX) => match batch {
-                Ok(batch) => batch,
-                Err(SourceError::Closed) => return Ok(PassOutcome::Finished),
-                Err(SourceError::Unavailable(reason)) => {
-                    self.counters.unavailable(&reason);
-                    return Ok(wait(&self.name, &reason, &self.stop).await);
-                }
+        let read = match self.ahead.take() {
+            Some(read) => read,
+            None => tokio::select! {
+                () = self.stop.cancelled() => return Ok(PassOutcome::Finished),
+                // Nothing is lost: a message that is not acknowledged arrives again.
+                Ok(()) = self.gate.changed() => return Ok(PassOutcome::Worked),
+                read = self.source.next(BATCH_MAX) => read,
             },
         };
-        let batch = addressed(batch, &self.into);
+        let batch = match read {
+            Ok(batch) => addressed(batch, &self.into),
+            Err(SourceError::Closed) => return Ok(PassOutcome::Finished),
+            Err(SourceError::Unavailable(reason)) => {
+                self.counters.unavailable(&reason);
+                return Ok(wait(&self.name, &reason, &self.stop).await);
+            }
+        };
         crate::fail_point!("ingest.after_read");
         self.counters.available();
         let ingested = IngestedBatch::new(self.inbox.tracer.as_deref(), &batch);
-        match accept(self.store.as_ref(), batch).await {
+        match self.accept(batch).await {
             Ok(accepted) => {
                 crate::fail_point!("ingest.after_commit");
                 self.inbox.accepted(&accepted);
@@ -97,6 +107,7 @@ impl Worker for Ingest {
                 Ok(PassOutcome::Worked)
             }
             Err(error) => {
+                self.ahead = None;
                 self.source.refuse(error.to_string()).await;
                 Err(error)
             }
@@ -104,13 +115,35 @@ impl Worker for Ingest {
     }
 
     async fn stop(&mut self, _patience: Duration) {
+        self.put_back("relais is stopping").await;
         self.source.close().await;
     }
 }
 
 impl Ingest {
+    /// Stores a batch. Meanwhile reads the next one, until an operator or a stop ends that.
+    async fn accept(&mut self, batch: SourceBatch) -> Result<Vec<Accepted>, StoreError> {
+        let mut storing = pin!(accept(self.store.as_ref(), batch));
+        self.ahead = tokio::select! {
+            biased;
+            accepted = &mut storing => return accepted,
+            () = self.stop.cancelled() => None,
+            Ok(()) = self.gate.changed() => None,
+            read = self.source.read_ahead(BATCH_MAX) => Some(read),
+        };
+        storing.await
+    }
+
+    /// Refuses a batch that was read ahead and is not stored.
+    async fn put_back(&mut self, reason: &str) {
+        if let Some(Ok(_)) = self.ahead.take() {
+            self.source.refuse(reason.to_owned()).await;
+        }
+    }
+
     /// Reads nothing until the gate opens. The source may refuse its senders meanwhile.
     async fn rest(&mut self, gate: Gate) -> PassOutcome {
+        self.put_back("the source is paused").await;
         if gate == Gate::Paused {
             tracing::info!(source = self.name, "source was paused by an operator");
             self.counters.set_paused(true);

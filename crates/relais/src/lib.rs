@@ -119,7 +119,7 @@ pub use relais_core::{
     hydrate::Hydrator,
     inbox::{Accepted, InboxRow, InboxStatus, NewInbox, SourcePosition},
     inspect::{Inspect, InspectExt},
-    message::{Category, Headers, Message, NewMessage},
+    message::{Category, Headers, Message, MessageIdOrigin, NewMessage},
     outbox::{OnDeadLetter, OutboxRow, OutboxStatus},
     publisher::{Batching, Publisher},
     query::{CleanupMode, Filter, Overview, Retention},

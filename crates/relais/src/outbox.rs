@@ -6,7 +6,7 @@ use relais_core::{
     cause::Cause,
     handler::Received,
     json,
-    message::{Headers, Message, NewMessage},
+    message::{Headers, Message, MessageIdOrigin, NewMessage},
     store::StoreError,
     text,
 };
@@ -100,7 +100,7 @@ impl Outbox {
         T: Transaction + ?Sized,
         M: Message,
     {
-        self.write(tx, &[self.message(message)?]).await.map(|ids| ids[0])
+        self.write(tx, &[self.row(message)?]).await.map(|ids| ids[0])
     }
 
     /// Writes many messages in one statement; returns their ids.
@@ -109,7 +109,7 @@ impl Outbox {
         T: Transaction + ?Sized,
         M: Message,
     {
-        let rows: Result<Vec<_>, _> = messages.iter().map(|m| self.message(m)).collect();
+        let rows: Result<Vec<_>, _> = messages.iter().map(|m| self.row(m)).collect();
         self.write(tx, &rows?).await
     }
 
@@ -124,7 +124,7 @@ impl Outbox {
         T: Transaction + ?Sized,
         M: Message,
     {
-        let row = NewMessage { delay: Some(delay), ..self.message(message)? };
+        let row = NewMessage { delay: Some(delay), ..self.row(message)? };
         self.write(tx, &[row]).await.map(|ids| ids[0])
     }
 
@@ -143,7 +143,7 @@ impl Outbox {
         T: BlockingTransaction + ?Sized,
         M: Message,
     {
-        let rows: Result<Vec<_>, _> = messages.iter().map(|m| self.message(*m)).collect();
+        let rows: Result<Vec<_>, _> = messages.iter().map(|m| self.row(*m)).collect();
         Self::write_blocking(tx, &rows?)
     }
 
@@ -158,7 +158,7 @@ impl Outbox {
         T: BlockingTransaction + ?Sized,
         M: Message,
     {
-        let row = NewMessage { delay: Some(delay), ..self.message(message)? };
+        let row = NewMessage { delay: Some(delay), ..self.row(message)? };
         Self::write_blocking(tx, &[row]).map(|ids| ids[0])
     }
 
@@ -184,6 +184,16 @@ impl Outbox {
             cause.pass_on(&mut message);
         }
         Ok(message)
+    }
+
+    /// Returns the row of a message that is written once, by this call: unlike [`Self::message`], whose caller
+    /// may keep the row and write it again.
+    fn row<M: Message>(&self, message: &M) -> Result<NewMessage, SendError> {
+        let id_origin = match message.message_id() {
+            Some(_) => MessageIdOrigin::Given,
+            None => MessageIdOrigin::Generated,
+        };
+        Ok(NewMessage { id_origin, ..self.message(message)? })
     }
 
     fn write_blocking<T>(tx: &T, rows: &[NewMessage]) -> Result<Vec<Uuid>, SendError>
@@ -219,6 +229,35 @@ mod tests {
         fn aggregate_id(&self) -> String {
             self.0.clone()
         }
+    }
+
+    /// A message with an id of its own.
+    #[derive(serde::Serialize)]
+    struct Numbered(Uuid);
+
+    impl Message for Numbered {
+        const NAME: &'static str = "Numbered";
+        const AGGREGATE: &'static str = "Numbered";
+
+        fn aggregate_id(&self) -> String {
+            self.0.to_string()
+        }
+
+        fn message_id(&self) -> Option<Uuid> {
+            Some(self.0)
+        }
+    }
+
+    #[test]
+    fn only_a_generated_id_is_written_without_looking_for_an_earlier_message() {
+        let outbox = Outbox::to("SOMEWHERE");
+        let generated = Note("n".to_owned());
+        assert_eq!(outbox.row(&generated).unwrap().id_origin, MessageIdOrigin::Generated);
+        // The caller may write this row twice.
+        assert_eq!(outbox.message(&generated).unwrap().id_origin, MessageIdOrigin::Given);
+        let given = Numbered(Uuid::now_v7());
+        let row = outbox.row(&given).unwrap();
+        assert_eq!((row.message_id, row.id_origin), (given.0, MessageIdOrigin::Given));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod process;
 mod process_crash;
 mod process_operator;
 mod process_support;
+mod read_ahead;
 mod relay;
 mod remote;
 mod repair;

@@ -2,8 +2,8 @@
 //!
 //! Invariant: offsets are committed to the group only after the batch is in the database, and only
 //! for partitions that are still assigned. All calls of librdkafka happen in one thread, which
-//! polls only while a batch is requested. So no partition is revoked between storing and
-//! acknowledging a batch.
+//! polls only while a batch is requested. No partition is revoked between storing and acknowledging a batch:
+//! a revocation waits for it.
 
 mod batch;
 mod consumer_error;
@@ -12,6 +12,7 @@ mod membership;
 mod offsets;
 mod reader;
 mod record;
+mod settlement;
 mod start_offset;
 mod topic_id;
 
@@ -150,8 +151,10 @@ pub struct KafkaSource {
     thread: Option<ReaderThread>,
     /// A batch was requested and has not arrived yet.
     requested: bool,
-    /// A batch was returned and is neither acknowledged nor refused.
-    unsettled: bool,
+    /// Batches that were returned and are neither acknowledged nor refused.
+    unsettled: usize,
+    /// The refusals that were sent to the reader.
+    refusals: u64,
 }
 
 /// The handle of the reader's thread.
@@ -163,8 +166,8 @@ struct ReaderThread {
     handle: JoinHandle<()>,
 }
 
-/// Maximum number of waiting commands: one settles the last batch, one requests the next.
-const COMMANDS_MAX: usize = 2;
+/// Maximum number of waiting commands: two settle batches, one requests the next.
+const COMMANDS_MAX: usize = 3;
 /// Time that closing waits for the broker. After it the thread ends by itself; the positions are in
 /// the database.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -190,7 +193,8 @@ impl KafkaSource {
             factory: Some(factory),
             thread: None,
             requested: false,
-            unsettled: false,
+            unsettled: 0,
+            refusals: 0,
         })
     }
 
@@ -206,12 +210,62 @@ impl KafkaSource {
             thread.pausing.store(true, Ordering::Relaxed);
             let reply = thread.replies.recv().await;
             self.requested = false;
-            self.unsettled = matches!(reply, Some(ReaderReply::Batch(_)));
+            self.unsettled += usize::from(matches!(reply, Some(ReaderReply::Batch { .. })));
         }
-        if std::mem::take(&mut self.unsettled) {
-            self.send(ReaderCommand::Refuse).await?;
-        }
+        self.refuse_unsettled().await?;
         self.send(ReaderCommand::Pause).await
+    }
+
+    /// Reads again what is neither acknowledged nor refused.
+    async fn refuse_unsettled(&mut self) -> Result<(), SourceError> {
+        match self.unsettled {
+            0 => Ok(()),
+            _ => self.send_refusal().await,
+        }
+    }
+
+    /// Counts a refusal if and only if it is sent, also when the call is cancelled.
+    async fn send_refusal(&mut self) -> Result<(), SourceError> {
+        let place = self.thread()?.commands.reserve().await.map_err(|_| died())?;
+        place.send(ReaderCommand::Refuse);
+        self.refusals += 1;
+        self.unsettled = 0;
+        Ok(())
+    }
+
+    /// Requests a batch, unless that is done, and waits for it.
+    async fn collect(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        let max = max.max(1);
+        let mut positions = None;
+        loop {
+            if !self.requested {
+                self.send(ReaderCommand::Collect { max, positions: positions.take() }).await?;
+                self.requested = true;
+            }
+            let reply = self.thread()?.replies.recv().await;
+            self.requested = false;
+            match reply {
+                // Void: a batch before it was refused after it was collected.
+                Some(ReaderReply::Batch { refusals, .. }) if refusals != self.refusals => {}
+                // Requested by a cancelled call with a larger maximum.
+                Some(ReaderReply::Batch { batch, .. })
+                    if batch.messages.len() > max && self.unsettled == 0 =>
+                {
+                    self.send_refusal().await?;
+                }
+                Some(ReaderReply::Batch { batch, .. }) => {
+                    self.unsettled += 1;
+                    return Ok(batch);
+                }
+                Some(ReaderReply::AskPositions) => positions = Some(self.stored().await?),
+                Some(ReaderReply::Unavailable(reason)) => {
+                    return Err(SourceError::Unavailable(reason));
+                }
+                Some(ReaderReply::Paused) => {}
+                Some(ReaderReply::Closed) => return Err(SourceError::Closed),
+                None => return Err(died()),
+            }
+        }
     }
 
     async fn stored(&self) -> Result<Vec<SourcePosition>, SourceError> {
@@ -240,10 +294,10 @@ fn start(factory: ConsumerFactory) -> io::Result<ReaderThread> {
     let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
     let (outbox, replies) = mpsc::channel(1);
     let (closing, pausing) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    let reader = KafkaReader::new(factory, Arc::clone(&closing), Arc::clone(&pausing));
+    let reader = KafkaReader::new(factory, Arc::clone(&closing), Arc::clone(&pausing), inbox);
     let handle = thread::Builder::new()
         .name("kafka source".to_owned())
-        .spawn(move || reader.run(inbox, &outbox))?;
+        .spawn(move || reader.run(&outbox))?;
     Ok(ReaderThread { commands, replies, closing, pausing, handle })
 }
 
@@ -258,49 +312,22 @@ impl Source for KafkaSource {
     }
 
     async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
-        let max = max.max(1);
-        if std::mem::take(&mut self.unsettled) {
-            // Neither acknowledged nor refused: it is read again.
-            self.send(ReaderCommand::Refuse).await?;
-        }
-        let mut positions = None;
-        loop {
-            if !self.requested {
-                self.send(ReaderCommand::Collect { max, positions: positions.take() }).await?;
-                self.requested = true;
-            }
-            let reply = self.thread()?.replies.recv().await;
-            self.requested = false;
-            match reply {
-                // Requested by a cancelled call with a larger maximum.
-                Some(ReaderReply::Batch(batch)) if batch.messages.len() > max => {
-                    self.send(ReaderCommand::Refuse).await?;
-                }
-                Some(ReaderReply::Batch(batch)) => {
-                    self.unsettled = true;
-                    return Ok(batch);
-                }
-                Some(ReaderReply::AskPositions) => positions = Some(self.stored().await?),
-                Some(ReaderReply::Unavailable(reason)) => {
-                    return Err(SourceError::Unavailable(reason));
-                }
-                Some(ReaderReply::Paused) => {}
-                Some(ReaderReply::Closed) => return Err(SourceError::Closed),
-                None => return Err(died()),
-            }
-        }
+        self.refuse_unsettled().await?;
+        self.collect(max).await
+    }
+
+    async fn read_ahead(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        self.collect(max).await
     }
 
     async fn acknowledge(&mut self, _accepted: Vec<Accepted>) -> Result<(), SourceError> {
-        self.unsettled = false;
+        self.unsettled = self.unsettled.saturating_sub(1);
         self.send(ReaderCommand::Acknowledge).await
     }
 
     async fn refuse(&mut self, _reason: String) {
-        self.unsettled = false;
-
         // If the thread has died, the next `next` reports it.
-        let _ = self.send(ReaderCommand::Refuse).await;
+        let _ = self.send_refusal().await;
     }
 
     async fn pause(&mut self) {

@@ -8,7 +8,7 @@ use rdkafka::{
     producer::{FutureProducer, FutureRecord, Producer},
 };
 use relais_connect::kafka::KafkaStartOffset;
-use relais_core::source::{Source, SourceError};
+use relais_core::source::{Source, SourceBatch, SourceError};
 
 use crate::{
     incoming::{Record, World, number, until},
@@ -83,6 +83,30 @@ async fn a_refused_batch_is_read_again() {
     assert!(error.contains("the database is down"), "{error}");
     world.db.down(false);
     world.fill(&mut source, 50).await;
+    source.close().await;
+    assert_eq!(world.db.snapshot().duplicates, 0);
+}
+
+#[tokio::test]
+async fn a_batch_read_ahead_follows_the_one_before_and_is_refused_with_it() {
+    let Some(world) = World::new("reading ahead", 1).await else { return };
+    world.send_plain(30, 1).await;
+    let mut source = world.source();
+    let first = source.next(10).await.unwrap();
+    let ahead = source.read_ahead(10).await.unwrap();
+    let offsets = |batch: &SourceBatch| -> Vec<i64> {
+        batch.messages.iter().map(|message| message.offset_num).collect()
+    };
+    assert_eq!(offsets(&ahead)[0], offsets(&first).last().unwrap() + 1);
+    source.refuse("the database is down".into()).await;
+    let again = source.next(10).await.unwrap();
+    assert_eq!(offsets(&again)[0], offsets(&first)[0]);
+    world.db.accept(&again).unwrap();
+    // Dropped while it waits for the batch in flight: nothing is lost.
+    let ahead = source.read_ahead(10);
+    let _ = tokio::time::timeout(Duration::from_millis(1), ahead).await;
+    source.acknowledge(Vec::new()).await.unwrap();
+    world.fill(&mut source, 30).await;
     source.close().await;
     assert_eq!(world.db.snapshot().duplicates, 0);
 }

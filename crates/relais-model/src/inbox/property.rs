@@ -3,7 +3,7 @@
 use relais_core::inbox::InboxStatus;
 use stateright::Property;
 
-use super::{ReceiverModel, ReceiverPhase, ReceiverState, step};
+use super::{ReceiverModel, ReceiverPhase, ReceiverState, SourceReading, step};
 
 /// A message that was acknowledged, or passed by the stored position, is in the database.
 pub const NO_LOSS: &str = "no loss";
@@ -66,6 +66,13 @@ pub(super) fn all() -> Vec<Property<ReceiverModel>> {
             "a lane that was handed over",
             |model: &ReceiverModel, state: &ReceiverState| {
                 model.0.known_by.is_empty() || state.wanted.is_some()
+            },
+        ),
+        Property::sometimes(
+            "a message that was read ahead of a failure",
+            |model: &ReceiverModel, state: &ReceiverState| {
+                model.0.reading == SourceReading::InTurn
+                    || (state.ahead.is_some() && state.left.moves < model.0.budget.moves)
             },
         ),
         Property::sometimes("a removed row", |model: &ReceiverModel, state: &ReceiverState| {

@@ -6,7 +6,9 @@ use relais_core::{
     retry::RetryPolicy,
 };
 
-use super::{HandlerRun, ReceiverBug, ReceiverConfig, ReceiverPhase, ReceiverState, WORKERS};
+use super::{
+    HandlerRun, ReceiverBug, ReceiverConfig, ReceiverPhase, ReceiverState, SourceReading, WORKERS,
+};
 
 /// The result of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +26,12 @@ pub enum ReceiverAction {
         message: usize,
         needless: bool,
     },
+    /// The source gives the next message while one is stored.
+    ReadAhead(usize),
     /// The receiver's next transaction.
     Store,
+    /// The receiver's transaction is rolled back: what it has is given again.
+    StoreFails,
     Acknowledge,
     ReceiverCrashes,
     Take(usize),
@@ -81,6 +87,16 @@ fn of_receiver(config: &ReceiverConfig, state: &ReceiverState, actions: &mut Vec
         }
         ReceiverPhase::Got(_) | ReceiverPhase::Half(_) => actions.push(ReceiverAction::Store),
         ReceiverPhase::Stored(_) => actions.push(ReceiverAction::Acknowledge),
+    }
+    if config.reading == SourceReading::Ahead {
+        let next = usize::from(state.reading);
+        let is_storing = state.hand != ReceiverPhase::Empty;
+        if is_storing && state.ahead.is_none() && next < config.messages().end {
+            actions.push(ReceiverAction::ReadAhead(next));
+        }
+        if matches!(state.hand, ReceiverPhase::Got(_)) && state.left.moves > 0 {
+            actions.push(ReceiverAction::StoreFails);
+        }
     }
     if state.left.moves > 0 && state.hand != ReceiverPhase::Empty {
         actions.push(ReceiverAction::ReceiverCrashes);
@@ -176,6 +192,7 @@ fn may_purge(config: &ReceiverConfig, state: &ReceiverState, message: usize) -> 
             usize::from(hand) == message
         }
     };
+    let in_flight = in_flight || state.ahead.is_some_and(|ahead| usize::from(ahead) == message);
     let over = state.messages[message].acknowledged
         && state.left.repeats == 0
         && usize::from(state.reading) > message
@@ -191,11 +208,19 @@ pub(super) fn apply(config: &ReceiverConfig, state: &mut ReceiverState, action: 
             state.hand = ReceiverPhase::Got(small(message));
             state.reading = state.reading.max(small(message + 1));
         }
+        ReceiverAction::ReadAhead(message) => {
+            (state.ahead, state.reading) = (Some(small(message)), small(message + 1));
+        }
         ReceiverAction::Store => store(config, state),
-        ReceiverAction::Acknowledge => acknowledge(state),
-        ReceiverAction::ReceiverCrashes => {
+        ReceiverAction::StoreFails if config.has(ReceiverBug::AheadPastAFailure) => {
             state.left.moves -= 1;
-            (state.hand, state.reading) = (ReceiverPhase::Empty, state.position);
+            state.hand = state.ahead.take().map_or(ReceiverPhase::Empty, ReceiverPhase::Got);
+        }
+        ReceiverAction::Acknowledge => acknowledge(config, state),
+        ReceiverAction::StoreFails | ReceiverAction::ReceiverCrashes => {
+            state.left.moves -= 1;
+            (state.hand, state.ahead) = (ReceiverPhase::Empty, None);
+            state.reading = state.position;
         }
         ReceiverAction::Take(worker) => {
             state.left.moves -= u8::from(state.owner.is_some());
@@ -271,10 +296,17 @@ fn store(config: &ReceiverConfig, state: &mut ReceiverState) {
     state.hand = ReceiverPhase::Stored(hand);
 }
 
-fn acknowledge(state: &mut ReceiverState) {
+/// Acknowledges the stored message; the one that was read ahead is the next to be stored.
+fn acknowledge(config: &ReceiverConfig, state: &mut ReceiverState) {
     if let ReceiverPhase::Stored(hand) = state.hand {
         state.messages[usize::from(hand)].acknowledged = true;
-        state.hand = ReceiverPhase::Empty;
+        let ahead = state.ahead.take();
+        if config.has(ReceiverBug::AheadAcknowledged)
+            && let Some(ahead) = ahead
+        {
+            state.messages[usize::from(ahead)].acknowledged = true;
+        }
+        state.hand = ahead.map_or(ReceiverPhase::Empty, ReceiverPhase::Got);
     }
 }
 

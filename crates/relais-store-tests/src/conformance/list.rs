@@ -53,6 +53,7 @@ macro_rules! store_conformance {
             }
             send {
                 one_id_to_two_destinations_is_two_messages
+                messages_with_generated_ids_are_written_in_order
                 one_id_with_other_content_is_refused
                 an_edited_message_is_still_the_same
             }

@@ -1,7 +1,10 @@
 //! One message id: the same message, a message of another destination, or a mistake of the sender.
 
 use relais_core::{
-    dead_letter::DecisionAction, inspect::InspectExt, message::NewMessage, store::StoreError,
+    dead_letter::DecisionAction,
+    inspect::InspectExt,
+    message::{MessageIdOrigin, NewMessage},
+    store::StoreError,
 };
 
 use super::{Start, dead_letters::dead_outbox, decision, worker::Worker};
@@ -25,6 +28,24 @@ pub async fn one_id_to_two_destinations_is_two_messages(f: &dyn Fixture) {
         let rows = Worker::outbox(f, destination, "w").await.pending(10).await;
         assert_eq!(rows.len(), 1, "{destination}");
     }
+}
+
+/// Alone, in a batch, and together with ids that senders chose.
+pub async fn messages_with_generated_ids_are_written_in_order(f: &dyn Fixture) {
+    let generated =
+        |key: &str| NewMessage { id_origin: MessageIdOrigin::Generated, ..message("orders", key) };
+    let there = message("orders", "c");
+    let mut ids = f.store().enqueue(vec![generated("a")]).await.expect("enqueue one");
+    let some = vec![generated("a"), generated("b")];
+    ids.extend(f.store().enqueue(some).await.expect("enqueue some"));
+    let mixed = vec![generated("b"), there.clone(), generated("c")];
+    ids.extend(f.store().enqueue(mixed).await.expect("enqueue with a chosen id"));
+    let again = vec![generated("d"), there];
+    let again = f.second().enqueue(again).await.expect("enqueue again");
+    assert_eq!(again[1], ids[4], "the chosen id is known");
+    ids.push(again[0]);
+    assert!(ids.is_sorted(), "{ids:?}");
+    assert_eq!(f.number("SELECT count(DISTINCT message_id) FROM relais_outbox").await, 7);
 }
 
 pub async fn one_id_with_other_content_is_refused(f: &dyn Fixture) {

@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 
-use relais_core::{message::NewMessage, store::StoreError};
-use tokio_postgres::{
-    GenericClient,
-    types::{ToSql, Type},
+use relais_core::{
+    message::{MessageIdOrigin, NewMessage},
+    store::StoreError,
 };
+use tokio_postgres::{GenericClient, types::Type};
 use uuid::Uuid;
 
-use super::{error::Failure, row};
+use super::{
+    error::Failure,
+    prepared::{self, TypedValue},
+    row,
+};
 
 /// The statement behind `send`, for users of another driver. Its parameters, in order: message id
 /// (UUID), category, aggregate type, aggregate id, event type, event version, payload (JSON), headers
@@ -17,7 +21,24 @@ use super::{error::Failure, row};
 /// the row's id and message id; none if the destination has a message of this id already.
 pub const ENQUEUE_SQL: &str = sql!("enqueue");
 /// The same for many messages: one array for each parameter.
-pub(super) const ENQUEUE_ALL_SQL: &str = sql!("enqueue_all");
+const ENQUEUE_ALL_SQL: &str = sql!("enqueue_all");
+/// The statement of one message, by the origin of its id.
+pub(super) fn of_one(message: &NewMessage) -> &'static str {
+    match message.id_origin {
+        MessageIdOrigin::Given => ENQUEUE_SQL,
+        MessageIdOrigin::Generated => sql!("enqueue_new"),
+    }
+}
+
+/// The statement of a batch: the cheaper one if no id was chosen by a sender.
+pub(super) fn of_many(messages: &[&NewMessage]) -> &'static str {
+    let generated = |message: &&NewMessage| message.id_origin == MessageIdOrigin::Generated;
+    match messages.iter().all(generated) {
+        true => sql!("enqueue_new_all"),
+        false => ENQUEUE_ALL_SQL,
+    }
+}
+
 /// Finds the rows of messages that were there before.
 pub(super) const ENQUEUED_SQL: &str = sql!("enqueued");
 /// Most rows of one statement; longer batches take several.
@@ -35,26 +56,22 @@ pub(super) async fn enqueue<C: GenericClient>(
     let batches = if messages.len() == 1 { &[] } else { messages };
     for batch in batches.chunks(ENQUEUE_MAX) {
         let columns = Columns::of(batch);
-        let found = client
-            .query_typed(
-                ENQUEUE_ALL_SQL,
-                &[
-                    (&columns.message_ids, Type::UUID_ARRAY),
-                    (&columns.categories, Type::TEXT_ARRAY),
-                    (&columns.aggregate_types, Type::TEXT_ARRAY),
-                    (&columns.aggregate_ids, Type::TEXT_ARRAY),
-                    (&columns.event_types, Type::TEXT_ARRAY),
-                    (&columns.event_versions, Type::INT4_ARRAY),
-                    (&columns.payloads, Type::TEXT_ARRAY),
-                    (&columns.headers, Type::TEXT_ARRAY),
-                    (&columns.destinations, Type::TEXT_ARRAY),
-                    (&columns.msg_keys, Type::TEXT_ARRAY),
-                    (&columns.delays_ms, Type::INT8_ARRAY),
-                    (&columns.causation_ids, Type::TEXT_ARRAY),
-                    (&columns.correlation_ids, Type::TEXT_ARRAY),
-                ],
-            )
-            .await?;
+        let values: [TypedValue<'_>; 13] = [
+            (&columns.message_ids, Type::UUID_ARRAY),
+            (&columns.categories, Type::TEXT_ARRAY),
+            (&columns.aggregate_types, Type::TEXT_ARRAY),
+            (&columns.aggregate_ids, Type::TEXT_ARRAY),
+            (&columns.event_types, Type::TEXT_ARRAY),
+            (&columns.event_versions, Type::INT4_ARRAY),
+            (&columns.payloads, Type::TEXT_ARRAY),
+            (&columns.headers, Type::TEXT_ARRAY),
+            (&columns.destinations, Type::TEXT_ARRAY),
+            (&columns.msg_keys, Type::TEXT_ARRAY),
+            (&columns.delays_ms, Type::INT8_ARRAY),
+            (&columns.causation_ids, Type::TEXT_ARRAY),
+            (&columns.correlation_ids, Type::TEXT_ARRAY),
+        ];
+        let found = prepared::query(client, of_many(batch), &values).await?;
         let found = found.iter().map(|row| (row.get(1), row.get(2), row.get(0)));
         ids.extend(written(batch, found));
     }
@@ -62,7 +79,7 @@ pub(super) async fn enqueue<C: GenericClient>(
     let mut found = Vec::with_capacity(before.len());
     for batch in before.chunks(ENQUEUE_MAX) {
         let columns = Columns::of(batch);
-        let values: [(&(dyn ToSql + Sync), Type); 5] = [
+        let values: [TypedValue<'_>; 5] = [
             (&columns.message_ids, Type::UUID_ARRAY),
             (&columns.destinations, Type::TEXT_ARRAY),
             (&columns.event_types, Type::TEXT_ARRAY),
@@ -81,7 +98,7 @@ async fn enqueue_one<C: GenericClient>(
     message: &NewMessage,
 ) -> Result<Option<i64>, Failure> {
     let (headers, delay_ms) = (message.headers.to_json(), message.delay.map(row::millis));
-    let values: [(&(dyn ToSql + Sync), Type); 13] = [
+    let values: [TypedValue<'_>; 13] = [
         (&message.message_id, Type::UUID),
         (&message.category.as_str(), Type::TEXT),
         (&message.aggregate_type, Type::TEXT),
@@ -96,7 +113,7 @@ async fn enqueue_one<C: GenericClient>(
         (&message.causation_id, Type::TEXT),
         (&message.correlation_id, Type::TEXT),
     ];
-    let found = client.query_typed(ENQUEUE_SQL, &values).await?;
+    let found = prepared::query(client, of_one(message), &values).await?;
     Ok(found.first().map(|row| row.get(0)))
 }
 

@@ -79,7 +79,7 @@ mod sqlx_connection {
     use sqlx::{Connection, PgConnection, Postgres, Row};
 
     use super::super::{
-        enqueue::{self, Columns, ENQUEUE_ALL_SQL, ENQUEUE_MAX, ENQUEUE_SQL, ENQUEUED_SQL},
+        enqueue::{self, Columns, ENQUEUE_MAX, ENQUEUED_SQL},
         error::Failure,
         row,
     };
@@ -149,7 +149,7 @@ mod sqlx_connection {
         let batches = if messages.len() == 1 { &[] } else { &messages[..] };
         for batch in batches.chunks(ENQUEUE_MAX) {
             let columns = Columns::of(batch);
-            let found = sqlx::query(ENQUEUE_ALL_SQL)
+            let found = sqlx::query(enqueue::of_many(batch))
                 .bind(columns.message_ids)
                 .bind(columns.categories)
                 .bind(columns.aggregate_types)
@@ -189,7 +189,7 @@ mod sqlx_connection {
         connection: &mut PgConnection,
         message: &NewMessage,
     ) -> Result<Option<i64>, Failure> {
-        let found = sqlx::query(ENQUEUE_SQL)
+        let found = sqlx::query(enqueue::of_one(message))
             .bind(message.message_id)
             .bind(message.category.as_str())
             .bind(&message.aggregate_type)

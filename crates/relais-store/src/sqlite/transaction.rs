@@ -22,6 +22,10 @@ impl BlockingTransaction for Connection {
     /// All of the messages or, on an error, none of them, even if the transaction continues.
     fn enqueue(&self, messages: &[NewMessage]) -> Result<Vec<i64>, StoreError> {
         check_in_transaction(self)?;
+        if let [message] = messages {
+            // One INSERT is all or nothing by itself.
+            return enqueue_one(self, message).map(|id| vec![id]);
+        }
         let control = |sql| self.execute_batch(sql).map_err(|e| error::store(&e));
         control("SAVEPOINT relais_enqueue")?;
         let ids = enqueue(self, messages);
@@ -128,6 +132,10 @@ mod with_sqlx {
         fn enqueue<'a>(&'a mut self, messages: &'a [NewMessage]) -> StoreFuture<'a, Vec<i64>> {
             Box::pin(async move {
                 check_in_transaction(self).await?;
+                if let [message] = messages {
+                    // One INSERT is all or nothing by itself.
+                    return enqueue_one(self, message).await.map(|id| vec![id]);
+                }
                 control(self, "SAVEPOINT relais_enqueue").await?;
                 let ids = enqueue_all(self, messages).await;
                 if ids.is_err() {

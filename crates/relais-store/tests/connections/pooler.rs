@@ -1,7 +1,13 @@
 //! Through PgBouncer, which gives each transaction, or each connection, one of a few sessions.
 
-use relais_core::store::StoreError;
-use relais_store::postgres::{PostgresOptions, PostgresStore};
+use relais_core::{
+    message::{MessageIdOrigin, NewMessage},
+    store::StoreError,
+};
+use relais_store::{
+    Transaction,
+    postgres::{PostgresOptions, PostgresStore},
+};
 use tokio_postgres::SimpleQueryMessage;
 
 use crate::{
@@ -52,6 +58,36 @@ async fn pgbouncer_works_in_both_modes_and_its_sessions_stay_as_they_were() {
             assert_eq!(left, UNTOUCHED, "{mode}");
         }
     }
+}
+
+#[tokio::test]
+async fn sends_in_the_users_own_transaction_are_not_prepared_behind_pgbouncer() {
+    let Some(programs) = Programs::find() else { return };
+    let cluster = Cluster::start(programs);
+    let Some(bouncer) = Bouncer::start(&cluster, "").await else { return };
+    let direct = PostgresStore::connect(&cluster.url(), PostgresOptions::default()).await.unwrap();
+    prepare(&direct).await;
+    for mode in ["tx", "sess"] {
+        let url = bouncer.url(mode);
+        let mut clients = [connect(&url).await.unwrap(), connect(&url).await.unwrap()];
+        // In turns, so that a transaction gets the session that another client had before.
+        for n in 0..20 {
+            let transaction = clients[n % 2].transaction().await.unwrap();
+            let id = uuid::Uuid::now_v7();
+            let message = NewMessage::new(id, ("Order", "o"), "Placed", mode, "{}".into());
+            let message = NewMessage { id_origin: MessageIdOrigin::Generated, ..message };
+            (&transaction).enqueue(&[message]).await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+        drop(clients);
+        let seen: Vec<_> = (0..3).map(|_| left_behind(&url)).collect();
+        for left in futures_util::future::join_all(seen).await {
+            assert_eq!(left, UNTOUCHED, "{mode}");
+        }
+    }
+    let rows = "SELECT count(*) FROM relais_outbox";
+    let client = cluster.client().await;
+    assert_eq!(client.query_one(rows, &[]).await.unwrap().get::<_, i64>(0), 40);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod isolation;
 mod lost_reply;
 mod mark;
 mod memory;
+mod prepared;
 mod processes;
 mod rights;
 mod roles;

@@ -6,9 +6,10 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use relais::StoreDriver;
+use tokio::sync::mpsc::Receiver;
 use uuid::Uuid;
 
-use crate::workload::Received;
+use crate::{cost::ServerReading, workload::Received};
 
 /// Rows that a raw loop handles in one transaction; as many as relais holds at most.
 pub(crate) const RAW_BATCH: i64 = 1_000;
@@ -17,6 +18,8 @@ pub(crate) trait Database {
     const NAME: &'static str;
     /// The numbers of clients that send at once, one figure each.
     const CLIENTS: &'static [usize];
+    /// The ways to send that are measured, by the name of the driver.
+    const WAYS: &'static [(Write, &'static str)];
     /// The number of senders of the latency measurement.
     const LOAD_SENDERS: usize;
     /// The target of p50 from another process, in milliseconds.
@@ -40,15 +43,25 @@ pub(crate) enum Hold {
     Sender,
 }
 
-/// The statement of a sender, each message in a transaction of its own.
+/// The statement of a sender, in one transaction with a row of the user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// A bare INSERT into a plain table: the raw limit.
-    Plain,
-    /// `Outbox::send`.
+    /// A prepared INSERT into a table of five columns with a primary key: the raw limit.
+    Minimal,
+    /// `Outbox::send` with the first driver of the database.
     Outbox,
-    /// A bare INSERT into relais's table, as a program without relais does it.
+    /// `Outbox::send` with sqlx.
+    Sqlx,
+    /// A prepared INSERT of five columns into relais's table, as a program without relais does it.
     Elsewhere,
+}
+
+/// The keys and destinations of rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    pub(crate) keys: u64,
+    /// With one it is [`crate::workload::DESTINATION`], with more of them a number is added.
+    pub(crate) destinations: u64,
 }
 
 /// The tables for received messages without relais.
@@ -78,7 +91,7 @@ pub(crate) trait Fixture {
     /// Empties relais's outbox and inbox, and the plain tables.
     async fn clear(&self) -> Result<()>;
     /// Puts rows into relais's outbox.
-    async fn add(&self, rows: u64, what: Rows) -> Result<()>;
+    async fn add(&self, rows: u64, what: Rows, spread: Spread) -> Result<()>;
     /// Lets the database finish the work that loading caused, so that no round pays for it.
     async fn calm(&self) -> Result<()>;
     /// Returns whether none of these rows is pending.
@@ -95,11 +108,19 @@ pub(crate) trait Fixture {
     /// A bare loop: [`RAW_BATCH`] rows, commit, until all are in.
     async fn insert(&self, rows: Arc<[Received]>, table: Table) -> Result<Duration>;
 
+    /// A bare loop: each batch into the plain table, with the position of its source, one commit each.
+    async fn insert_batches(&self, batches: Receiver<Vec<Received>>) -> Result<()>;
+
     async fn hold(&self, what: Hold) -> Result<Self::Held>;
     async fn let_go(&self, held: Self::Held) -> Result<()>;
 
-    /// Processes of the database that serve relais, if it has any.
-    async fn backends(&self) -> Result<Vec<u32>>;
+    /// Returns the counters of the server; `None` without one on this machine.
+    async fn server(&self) -> Result<Option<ServerReading>>;
+    /// Returns the share of updates of the outbox that left its indexes alone, where that is known.
+    async fn hot_share(&self) -> Result<Option<f64>>;
+    /// Removes old versions of rows from the outbox, where the database keeps them.
+    async fn vacuum(&self) -> Result<()>;
+
     /// Drops the tables.
     async fn remove(self) -> Result<()>;
 }
@@ -109,6 +130,9 @@ pub(crate) trait Sender: Send {
     /// `true` if `send` blocks its thread.
     const BLOCKS: bool;
 
-    /// Sends and commits one message; its id.
+    /// Sends and commits one message with a row of the user's; its id.
     fn send(&mut self, key: u64) -> impl Future<Output = Result<Uuid>> + Send;
+
+    /// Sends this many messages and nothing else, in one commit.
+    fn send_many(&mut self, count: u64) -> impl Future<Output = Result<()>> + Send;
 }

@@ -11,11 +11,12 @@ use std::{
 
 use anyhow::{Context, Result};
 use rdkafka::{
-    ClientConfig,
+    ClientConfig, Message,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
+    consumer::{BaseConsumer, Consumer},
     error::RDKafkaErrorCode,
-    message::{Header, OwnedHeaders},
+    message::{Header, Headers, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, Producer},
 };
 use relais::{
@@ -33,15 +34,16 @@ use relais::{
         KafkaConnection, KafkaPublisher, KafkaPublisherSettings, KafkaSource, KafkaSourceSettings,
     },
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 use crate::{
-    fixture::{Database, Fixture, Rows, Table},
+    cost::{CostLines, CostReading, NO_TARGETS},
+    fixture::{Database, Fixture, RAW_BATCH, Rows, Table},
     options::{Figure, Options},
     relay::{progress, raw_rate, relay},
     report::{Entry, Report, Target, Unit},
-    workload::{Counter, DESTINATION, PATIENCE, Received},
+    workload::{Counter, DESTINATION, ONE, PATIENCE, Received},
 };
 
 /// The variable with the address of the broker; `cargo xtask bench` starts one and sets it.
@@ -82,8 +84,15 @@ async fn out<D: Database>(
     let rows = options.size.rows;
     let fixture = database.fixture("kafka_out").await?;
     let (mut raw, mut nothing, mut kafka) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut producer, mut costs, received) = (Vec::new(), Vec::new(), Received::some(rows));
     for round in 1..=options.size.relay_rounds {
         eprintln!("{} outbox to kafka, round {round}: raw, relay to nothing, to kafka", D::NAME);
+        let topic = broker.topic().await?;
+        let started = Instant::now();
+        broker.fill(&topic, Arc::clone(&received)).await?;
+        producer.push(rows as f64 / started.elapsed().as_secs_f64());
+        progress(&producer);
+        broker.delete(&topic).await?;
         raw.push(raw_rate(&fixture, rows).await?);
         progress(&raw);
         load(&fixture, rows).await?;
@@ -96,12 +105,16 @@ async fn out<D: Database>(
         let some = Filter { limit: 1, ..Filter::default() };
         publisher.publish(&fixture.store().list_outbox(some).await?).await;
         let counter = Counter::before(Box::new(publisher), rows);
+        let before = CostReading::take(&fixture).await?;
         kafka.push(relay(&fixture, counter).await?.rate);
+        costs.push(before.since(&fixture, rows).await?);
         progress(&kafka);
         broker.delete(&topic).await?;
     }
     fixture.remove().await?;
-    for (raw, note) in [(nothing, "the relay to nothing"), (raw, "the bare loop")] {
+    let yardsticks =
+        [(producer, "a bare producer"), (nothing, "the relay to nothing"), (raw, "the bare loop")];
+    for (raw, note) in yardsticks {
         report.add(Entry {
             store: D::NAME,
             name: format!("outbox to kafka, {rows} rows"),
@@ -112,12 +125,14 @@ async fn out<D: Database>(
             note: format!("beside {note}"),
         });
     }
+    let (raw, relais, targets) = (&[][..], &costs[..], NO_TARGETS);
+    CostLines { store: D::NAME, name: "outbox to kafka", raw, relais, targets }.add_to(report);
     Ok(())
 }
 
 async fn load<B: Fixture>(fixture: &B, rows: u64) -> Result<()> {
     fixture.clear().await?;
-    fixture.add(rows, Rows::Pending).await?;
+    fixture.add(rows, Rows::Pending, ONE).await?;
     fixture.calm().await
 }
 
@@ -133,6 +148,8 @@ async fn inward<D: Database>(
     let fence = Fence { scope: Scope::Inbox, worker: "bench".into() };
     fixture.store().lease_lanes(LaneRequest::new(fence, PATIENCE)).await?;
     let (mut plain, mut inbox, mut kafka) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut consumer, mut consumer_costs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
+    let count = rows.len() as u64;
     for round in 1..=options.size.relay_rounds {
         eprintln!("{} kafka to inbox, round {round}: plain table, inbox, relais", D::NAME);
         for (table, rates) in [(Table::Plain, &mut plain), (Table::Inbox, &mut inbox)] {
@@ -146,12 +163,25 @@ async fn inward<D: Database>(
         broker.fill(&topic, Arc::clone(&rows)).await?;
         fixture.clear().await?;
         fixture.calm().await?;
+        let before = CostReading::take(&fixture).await?;
+        consumer.push(consume(&fixture, broker, &topic, rows.len()).await?);
+        consumer_costs.push(before.since(&fixture, count).await?);
+        progress(&consumer);
+        fixture.clear().await?;
+        fixture.calm().await?;
+        let before = CostReading::take(&fixture).await?;
         kafka.push(ingest(&fixture, broker, &topic, rows.len()).await?);
+        costs.push(before.since(&fixture, count).await?);
         progress(&kafka);
         broker.delete(&topic).await?;
     }
     fixture.remove().await?;
-    for (raw, note) in [(plain, "a bare INSERT, plain table"), (inbox, "a bare INSERT, inbox")] {
+    let yardsticks = [
+        (consumer, "a bare consumer and INSERT, plain table"),
+        (plain, "a bare INSERT, plain table"),
+        (inbox, "a bare INSERT, inbox"),
+    ];
+    for (raw, note) in yardsticks {
         report.add(Entry {
             store: D::NAME,
             name: format!("kafka to inbox, {} rows", rows.len()),
@@ -162,7 +192,49 @@ async fn inward<D: Database>(
             note: format!("beside {note}"),
         });
     }
+    let (raw, relais, targets) = (&consumer_costs[..], &costs[..], NO_TARGETS);
+    CostLines { store: D::NAME, name: "kafka to inbox", raw, relais, targets }.add_to(report);
     Ok(())
+}
+
+/// Measures a bare consumer from its first record until this many rows are stored.
+async fn consume<B: Fixture>(
+    fixture: &B,
+    broker: &Broker,
+    topic: &str,
+    rows: usize,
+) -> Result<f64> {
+    let consumer = broker.consumer(topic)?;
+    let (batches, stored) = mpsc::channel(1);
+    let read = tokio::task::spawn_blocking(move || {
+        let (mut started, mut read) = (None, 0);
+        while read < rows {
+            let batch = next_batch(&consumer, rows - read)?;
+            started.get_or_insert_with(Instant::now);
+            read += batch.len();
+            batches.blocking_send(batch).context("the batch is not stored")?;
+        }
+        started.context("no record")
+    });
+    fixture.insert_batches(stored).await?;
+    Ok(rows as f64 / read.await??.elapsed().as_secs_f64())
+}
+
+/// Reads what is there, at most as much as a batch of relais, and at least one record.
+fn next_batch(consumer: &BaseConsumer, most: usize) -> Result<Vec<Received>> {
+    let most = most.min(usize::try_from(RAW_BATCH)?);
+    let mut batch = Vec::new();
+    while batch.len() < most {
+        let wait = if batch.is_empty() { PATIENCE } else { Duration::ZERO };
+        let Some(record) = consumer.poll(wait) else { break };
+        let record = record?;
+        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
+        let id = record.headers().and_then(|headers| headers.try_get(0)?.value);
+        let (id, key, payload) = (text(id), text(record.key()), text(record.payload()));
+        batch.push(Received { id, key, payload });
+    }
+    anyhow::ensure!(!batch.is_empty(), "no record within {PATIENCE:?}");
+    Ok(batch)
 }
 
 /// Measures from the first batch until this many rows are stored and acknowledged.
@@ -200,6 +272,10 @@ impl Source for Counted {
             let _ = begun.send(Instant::now());
         }
         batch
+    }
+
+    async fn read_ahead(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        self.source.read_ahead(max).await
     }
 
     async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError> {
@@ -247,8 +323,10 @@ impl Broker {
 
     /// Writes the rows as another system would.
     async fn fill(&self, topic: &str, rows: Arc<[Received]>) -> Result<()> {
-        let producer: BaseProducer =
-            ClientConfig::new().set("bootstrap.servers", &self.address).create()?;
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", &self.address)
+            .set("enable.idempotence", "true")
+            .create()?;
         let topic = topic.to_owned();
         let fill = move || {
             for Received { id, key, payload } in rows.iter() {
@@ -267,6 +345,17 @@ impl Broker {
             Ok(producer.flush(PATIENCE)?)
         };
         tokio::task::spawn_blocking(fill).await?
+    }
+
+    fn consumer(&self, topic: &str) -> Result<BaseConsumer> {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", &self.address)
+            .set("group.id", format!("{topic}-bare"))
+            .set("auto.offset.reset", "earliest")
+            .set("enable.auto.commit", "false")
+            .create()?;
+        consumer.subscribe(&[topic])?;
+        Ok(consumer)
     }
 
     fn source(&self, topic: &str) -> Result<KafkaSource> {

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use uuid::Uuid;
 
 use crate::{
+    cost::{Cost, CostLines, CostReading, CostTargets},
     fixture::{Database, Fixture, Sender, Write},
     options::Options,
     report::{Entry, Report, Target, Unit, percentile},
@@ -20,6 +21,12 @@ use crate::{
 };
 
 const OWN_TARGET_MS: f64 = 2.0;
+/// Of a message at load, its sender's part included.
+const LOADED_TARGETS: CostTargets = CostTargets {
+    server_us: Target::AtMost(250.0),
+    client_us: Target::AtMost(100.0),
+    wal_bytes: Target::None,
+};
 /// The pause between two messages when nothing else happens.
 const CALM_EVERY: Duration = Duration::from_millis(25);
 /// The load, unless half of what the machine can do is less.
@@ -57,7 +64,7 @@ pub(crate) async fn measure<D: Database>(
             let fixture = database.fixture("latency").await?;
             let delays = delays(&fixture, write, &pace).await;
             fixture.remove().await?;
-            let delays = delays?;
+            let (delays, cost) = delays?;
             let at = |share| percentile(&delays, share).unwrap_or_default();
             report.add(Entry {
                 store: D::NAME,
@@ -68,30 +75,38 @@ pub(crate) async fn measure<D: Database>(
                 note: format!("p99 {:.2} ms, max {:.2} ms", at(0.99), at(1.0)),
                 relais: delays,
             });
+            if condition != "idle" {
+                let name = format!("latency, {way}, {condition}");
+                let (raw, relais, targets) = (&[][..], &[cost][..], LOADED_TARGETS);
+                CostLines { store: D::NAME, name: &name, raw, relais, targets }.add_to(report);
+            }
         }
     }
     Ok(())
 }
 
-/// Milliseconds from commit to publish, of each message.
-async fn delays<B: Fixture>(fixture: &B, write: Write, pace: &Pace) -> Result<Vec<f64>> {
+/// Milliseconds from commit to publish, of each message; and what one cost.
+async fn delays<B: Fixture>(fixture: &B, write: Write, pace: &Pace) -> Result<(Vec<f64>, Cost)> {
     let publisher = Arc::new(Recorder::default());
     let running = App::new(fixture.store()).destination(DESTINATION, publisher.clone()).start();
     let measured = async {
         let warm = Pace { senders: 1, messages: WARM_UP_MESSAGES, every: CALM_EVERY };
         let mut sent = send(fixture, write, &warm).await?.len();
         publisher.wait_for(sent).await?;
+        let before = CostReading::take(fixture).await?;
         let commits = send(fixture, write, pace).await?;
         sent += commits.len();
         publisher.wait_for(sent).await?;
-        commits
+        let cost = before.since(fixture, commits.len() as u64).await?;
+        let delays: Result<Vec<f64>> = commits
             .iter()
             .map(|(id, committed)| {
                 let came = publisher.came(id).context("a message came under another id")?;
                 // The relay may see a commit before the sender has heard of it: no delay.
                 Ok(came.saturating_duration_since(*committed).as_secs_f64() * 1e3)
             })
-            .collect()
+            .collect();
+        Ok((delays?, cost))
     };
     let measured = measured.await;
     running.stop().await;

@@ -9,15 +9,53 @@ const TICKS: f64 = 100.0;
 
 /// Time a process has spent on processors, in itself and in the kernel, threads that ended included.
 pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
-    let path = format!("/proc/{pid}/stat");
-    let stat = fs::read_to_string(&path).with_context(|| path.clone())?;
-    // The second field is the name in brackets and may hold spaces; count from behind it.
-    let fields: Vec<&str> =
-        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |n: usize| -> Result<f64> {
-        Ok(fields.get(n).with_context(|| format!("{path} is short"))?.parse()?)
-    };
-    Ok(Duration::from_secs_f64((ticks(11)? + ticks(12)?) / TICKS))
+    Ok(ProcessStat::read(pid)?.own)
+}
+
+/// The same of a process and all its children, those that have ended included.
+pub(crate) fn family_cpu_time(parent: u32) -> Result<Duration> {
+    let first = ProcessStat::read(parent)?;
+    let mut total = first.own + first.ended_children;
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // One that ends meanwhile is counted by its parent the next time.
+        if let Ok(stat) = ProcessStat::read(pid)
+            && stat.parent == parent
+        {
+            total += stat.own;
+        }
+    }
+    Ok(total)
+}
+
+/// Returns the parent of a process.
+pub(crate) fn parent(pid: u32) -> Result<u32> {
+    Ok(ProcessStat::read(pid)?.parent)
+}
+
+/// The fields of `/proc/PID/stat` that are needed here.
+struct ProcessStat {
+    parent: u32,
+    own: Duration,
+    ended_children: Duration,
+}
+
+impl ProcessStat {
+    fn read(pid: u32) -> Result<Self> {
+        let path = format!("/proc/{pid}/stat");
+        let stat = fs::read_to_string(&path).with_context(|| path.clone())?;
+        // The second field is the name in brackets and may hold spaces; count from behind it.
+        let fields: Vec<&str> =
+            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let field = |n: usize| fields.get(n).with_context(|| format!("{path} is short"));
+        let time = |n: usize| -> Result<Duration> {
+            let ticks = field(n)?.parse::<f64>()? + field(n + 1)?.parse::<f64>()?;
+            Ok(Duration::from_secs_f64(ticks / TICKS))
+        };
+        Ok(Self { parent: field(1)?.parse()?, own: time(11)?, ended_children: time(13)? })
+    }
 }
 
 /// Forgets the highest memory use so far, where the system allows it.

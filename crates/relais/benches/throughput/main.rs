@@ -4,13 +4,16 @@
 //! driver, durability and row width. No time is ever asserted; a missed target is shown.
 //!
 //! See docs/benchmarks.md. Read in this order: [`options`], [`fixture`] (what a database must offer),
-//! [`send`], [`relay`], [`latency`], [`idle`], [`process`], [`kafka`], [`console`] (the figures), [`report`].
+//! [`cost`], [`send`], [`relay`], [`shapes`], [`live`], [`latency`], [`idle`], [`process`], [`kafka`],
+//! [`console`] (the figures), [`report`].
 
 mod console;
+mod cost;
 mod fixture;
 mod idle;
 mod kafka;
 mod latency;
+mod live;
 mod machine;
 mod options;
 mod postgres;
@@ -18,6 +21,7 @@ mod process;
 mod relay;
 mod report;
 mod send;
+mod shapes;
 mod sqlite;
 mod workload;
 
@@ -109,6 +113,14 @@ async fn measure<D: Database<Fixture: process::Bare>>(
     }
     if let Err(error) = relay::measure(database, options, report).await {
         report.failed(&format!("{} relay", D::NAME), &error);
+    }
+    if let Err(error) = shapes::measure(database, options, report).await {
+        report.failed(&format!("{} relay in other shapes", D::NAME), &error);
+    }
+    if options.wants(Figure::Live)
+        && let Err(error) = live::measure(database, options, report).await
+    {
+        report.failed(&format!("{} live", D::NAME), &error);
     }
     if options.wants(Figure::Latency)
         && let Err(error) = latency::measure(database, options, sends_per_second, report).await

@@ -12,7 +12,7 @@ usage: cargo xtask bench [options]
   --quick                  small: a tenth of the rows, fewer samples
   --store sqlite|postgres|all
   --only NAME[,NAME]       send relay backlog finished snapshot writer sender latency idle memory
-                           process kafka-out kafka-in console
+                           single hot-key destinations live process kafka-out kafka-in console
   --json PATH              where the figures go; default target/bench.json";
 
 /// The variable with the default of `--json`; set by `cargo xtask bench`.
@@ -42,6 +42,14 @@ pub(crate) enum Figure {
     Latency,
     Idle,
     Memory,
+    /// One message a call.
+    Single,
+    /// All messages of one key.
+    HotKey,
+    /// A backlog of many destinations.
+    Destinations,
+    /// Producers and a relay together, as fast as they can.
+    Live,
     /// Processes of several steps.
     Process,
     /// A backlog relayed to a topic.
@@ -53,7 +61,7 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    const ALL: [(&'static str, Self); 14] = [
+    const ALL: [(&'static str, Self); 18] = [
         ("send", Self::Send),
         ("relay", Self::Relay),
         ("backlog", Self::Backlog),
@@ -64,6 +72,10 @@ impl Figure {
         ("latency", Self::Latency),
         ("idle", Self::Idle),
         ("memory", Self::Memory),
+        ("single", Self::Single),
+        ("hot-key", Self::HotKey),
+        ("destinations", Self::Destinations),
+        ("live", Self::Live),
         ("process", Self::Process),
         ("kafka-out", Self::KafkaOut),
         ("kafka-in", Self::KafkaIn),

@@ -1,6 +1,7 @@
 //! PostgreSQL: a schema for each fixture, in the database that `RELAIS_TEST_POSTGRES` names.
 
 mod process;
+mod sender;
 
 use std::{
     sync::Arc,
@@ -9,17 +10,24 @@ use std::{
 
 use anyhow::{Context, Result};
 use relais::{
-    Outbox, Store, StoreDriver,
+    Store, StoreDriver,
     postgres::{PostgresOptions, PostgresStore},
 };
+use tokio::sync::mpsc::Receiver;
 use tokio_postgres::{Client, NoTls, Row, Statement};
 use uuid::Uuid;
 
+use self::sender::PostgresSender;
 use crate::{
-    fixture::{Database, Fixture, Hold, RAW_BATCH, Rows, Sender, Table, Write},
-    workload::{DESTINATION, KEYS, OrderChanged, Received, order_id, payload},
+    cost::ServerReading,
+    fixture::{Database, Fixture, Hold, RAW_BATCH, Rows, Spread, Table, Write},
+    machine,
+    workload::{DESTINATION, KEYS, Received, payload},
 };
 
+/// Before rows are loaded, never after: a live row is settled seconds after it was sent, so its page is in the
+/// WAL already.
+const CHECKPOINT: &str = "CHECKPOINT";
 /// Rows put in by one statement.
 const FILL_MAX: u64 = 100_000;
 
@@ -51,6 +59,11 @@ impl Postgres {
 impl Database for Postgres {
     const NAME: &'static str = "postgres";
     const CLIENTS: &'static [usize] = &[1, 16];
+    const WAYS: &'static [(Write, &'static str)] = &[
+        (Write::Outbox, "tokio-postgres"),
+        (Write::Sqlx, "sqlx"),
+        (Write::Elsewhere, "plain INSERT"),
+    ];
     const LOAD_SENDERS: usize = 4;
     const ELSEWHERE_TARGET_MS: Option<f64> = Some(10.0);
     const HOLDS: &'static [Hold] = &[Hold::Snapshot, Hold::Writer, Hold::Sender];
@@ -105,39 +118,28 @@ impl Fixture for PostgresFixture {
     }
 
     async fn sender(&self, write: Write) -> Result<PostgresSender> {
-        let client = connect(&self.url).await?;
-        let statement = match write {
-            Write::Plain => Some(include_str!("sql/postgres/send_plain.sql")),
-            Write::Elsewhere => Some(include_str!("sql/postgres/send_elsewhere.sql")),
-            Write::Outbox => None,
-        };
-        let insert = match statement {
-            Some(statement) => Some(client.prepare(statement).await?),
-            None => None,
-        };
-        Ok(PostgresSender { client, insert, outbox: Outbox::to(DESTINATION), payload: payload() })
+        PostgresSender::new(&self.url, write).await
     }
 
     async fn clear(&self) -> Result<()> {
-        Ok(self
-            .client
-            .batch_execute(
-                "TRUNCATE relais_outbox, relais_inbox, plain_send, plain_relay, plain_inbox",
-            )
-            .await?)
+        let truncate =
+            "TRUNCATE relais_outbox, relais_inbox, plain_send, plain_relay, plain_inbox, business";
+        self.client.batch_execute(truncate).await?;
+        Ok(self.client.batch_execute(CHECKPOINT).await?)
     }
 
-    async fn add(&self, rows: u64, what: Rows) -> Result<()> {
+    async fn add(&self, rows: u64, what: Rows, spread: Spread) -> Result<()> {
         let (status, attempts) = match what {
             Rows::Pending => ("PENDING", 0_i32),
             Rows::Finished => ("DISPATCHED", 1),
         };
         let fill = self.client.prepare(include_str!("sql/postgres/fill.sql")).await?;
-        let (keys, payload) = (KEYS.cast_signed(), payload());
+        let (keys, payload) = (spread.keys.cast_signed(), payload());
+        let destinations = spread.destinations.cast_signed();
         for (from, to) in chunks(rows) {
-            self.client
-                .execute(&fill, &[&from, &to, &keys, &DESTINATION, &payload, &status, &attempts])
-                .await?;
+            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+                [&from, &to, &keys, &DESTINATION, &payload, &status, &attempts, &destinations];
+            self.client.execute(&fill, &values).await?;
         }
         Ok(())
     }
@@ -146,7 +148,6 @@ impl Fixture for PostgresFixture {
         for table in ["relais_outbox", "relais_inbox", "plain_relay", "plain_inbox"] {
             self.client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await?;
         }
-        self.client.batch_execute("CHECKPOINT").await?;
         Ok(())
     }
 
@@ -165,6 +166,7 @@ impl Fixture for PostgresFixture {
 
     async fn fill_plain(&self, rows: u64) -> Result<()> {
         self.client.batch_execute("TRUNCATE plain_relay").await?;
+        self.client.batch_execute(CHECKPOINT).await?;
         let fill = self.client.prepare(include_str!("sql/postgres/fill_plain.sql")).await?;
         let (keys, payload) = (KEYS.cast_signed(), payload());
         for (from, to) in chunks(rows) {
@@ -198,6 +200,21 @@ impl Fixture for PostgresFixture {
         Ok(started.elapsed())
     }
 
+    async fn insert_batches(&self, mut batches: Receiver<Vec<Received>>) -> Result<()> {
+        let mut client = connect(&self.url).await?;
+        let insert = client.prepare(include_str!("sql/postgres/insert_plain.sql")).await?;
+        let position = client.prepare(include_str!("sql/postgres/plain_position.sql")).await?;
+        while let Some(rows) = batches.recv().await {
+            let column = |part: fn(&Received) -> &str| rows.iter().map(part).collect::<Vec<_>>();
+            let (ids, keys) = (column(|row| &row.id), column(|row| &row.key));
+            let tx = client.transaction().await?;
+            tx.execute(&insert, &[&ids, &keys, &column(|row| &row.payload)]).await?;
+            tx.execute(&position, &[&i64::try_from(rows.len())?]).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
     async fn hold(&self, what: Hold) -> Result<Client> {
         let client = connect(&self.url).await?;
         client
@@ -214,10 +231,22 @@ impl Fixture for PostgresFixture {
         Ok(held.batch_execute("ROLLBACK").await?)
     }
 
-    async fn backends(&self) -> Result<Vec<u32>> {
-        let found =
-            self.client.query(include_str!("sql/postgres/backends.sql"), &[&self.schema]).await?;
-        found.iter().map(|row| Ok(row.get::<_, i32>(0).try_into()?)).collect()
+    async fn server(&self) -> Result<Option<ServerReading>> {
+        let row = self.client.query_one(include_str!("sql/postgres/server.sql"), &[]).await?;
+        let session: i32 = row.get(2);
+        // A server elsewhere has other processes.
+        let Ok(first) = machine::parent(session.try_into()?) else { return Ok(None) };
+        let cpu = machine::family_cpu_time(first)?;
+        Ok(Some(ServerReading { cpu, wal_bytes: row.get(0), commits: row.get(1) }))
+    }
+
+    async fn hot_share(&self) -> Result<Option<f64>> {
+        let hot = include_str!("sql/postgres/hot.sql");
+        Ok(self.client.query_one(hot, &[&self.schema]).await?.get(0))
+    }
+
+    async fn vacuum(&self) -> Result<()> {
+        Ok(self.client.batch_execute("VACUUM (INDEX_CLEANUP ON) relais_outbox").await?)
     }
 
     async fn remove(self) -> Result<()> {
@@ -248,55 +277,4 @@ async fn relay_batch(client: &mut Client, read: &Statement, mark: &Statement) ->
 /// Takes the columns out of a row, as any publisher has to.
 fn publish_plain(row: &Row) -> (i64, Uuid, [String; 6]) {
     (row.get(0), row.get(1), [2, 3, 4, 5, 6, 7].map(|n| row.get(n)))
-}
-
-pub(crate) struct PostgresSender {
-    client: Client,
-    /// None: through relais.
-    insert: Option<Statement>,
-    outbox: Outbox,
-    payload: String,
-}
-
-impl PostgresSender {
-    async fn send_now(&mut self, key: u64) -> Result<Uuid> {
-        let tx = self.client.transaction().await?;
-        let id = match &self.insert {
-            None => self.outbox.send(&mut &tx, &OrderChanged::new(key)).await?,
-            Some(insert) => {
-                let (id, order) = (Uuid::now_v7(), order_id(key));
-                let nothing = None::<&str>;
-                tx.execute(
-                    insert,
-                    &[
-                        &id,
-                        &"event",
-                        &"Order",
-                        &order,
-                        &"OrderChanged",
-                        &1_i32,
-                        &self.payload,
-                        &"{}",
-                        &DESTINATION,
-                        &order,
-                        &nothing,
-                        &nothing,
-                        &nothing,
-                    ],
-                )
-                .await?;
-                id
-            }
-        };
-        tx.commit().await?;
-        Ok(id)
-    }
-}
-
-impl Sender for PostgresSender {
-    const BLOCKS: bool = false;
-
-    fn send(&mut self, key: u64) -> impl Future<Output = Result<Uuid>> + Send {
-        self.send_now(key)
-    }
 }

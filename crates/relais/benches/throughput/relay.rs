@@ -12,16 +12,24 @@ use anyhow::{Context, Result};
 use relais::App;
 
 use crate::{
+    cost::{Cost, CostLines, CostReading, CostTargets, NO_TARGETS},
     fixture::{Database, Fixture, Hold, Rows},
     machine,
     options::{Figure, Options, Size},
     report::{Entry, Report, Target, Unit},
-    workload::{Counter, DESTINATION},
+    workload::{Counter, DESTINATION, ONE},
 };
 
-const RELAY_TARGET: f64 = 0.8;
+const RELAY_TARGET: f64 = 1.0;
+const RELAY_TARGETS: CostTargets = CostTargets {
+    server_us: Target::AtMost(8.0),
+    client_us: Target::None,
+    wal_bytes: Target::AtMost(180.0),
+};
+const HOT_TARGET_PERCENT: f64 = 99.0;
+const VACUUM_TARGET_US: f64 = 0.9;
 const LONG_TARGET: f64 = 0.9;
-const HOLD_TARGET: f64 = 0.8;
+const HOLD_TARGET: f64 = 0.9;
 const MEMORY_TARGET_MB: f64 = 150.0;
 /// The interval of polls for the last rows, …
 const POLL_EVERY: Duration = Duration::from_micros(500);
@@ -51,13 +59,25 @@ pub(crate) async fn measure<D: Database>(
     }
     let plain = database.fixture("relay").await?;
     let (mut raw, mut relais) = (Vec::new(), Vec::new());
+    let mut costs = RelayCosts::default();
     for round in 1..=options.size.relay_rounds {
         eprintln!("{} relay, round {round}: raw, relais", D::NAME);
-        raw.push(raw_rate(&plain, options.size.rows).await?);
-        plain.clear().await?;
-        plain.add(options.size.rows, Rows::Pending).await?;
+        let rows = options.size.rows;
+        plain.fill_plain(rows).await?;
         plain.calm().await?;
-        relais.push(relay(&plain, Counter::new(options.size.rows)).await?.rate);
+        let before = CostReading::take(&plain).await?;
+        raw.push(rows as f64 / plain.relay_plain().await?.as_secs_f64());
+        costs.raw.push(before.since(&plain, rows).await?);
+        plain.clear().await?;
+        plain.add(rows, Rows::Pending, ONE).await?;
+        plain.calm().await?;
+        let before = CostReading::take(&plain).await?;
+        relais.push(relay(&plain, Counter::new(rows)).await?.rate);
+        costs.relais.push(before.since(&plain, rows).await?);
+        let before = CostReading::take(&plain).await?;
+        plain.vacuum().await?;
+        costs.vacuum.push(before.since(&plain, rows).await?);
+        costs.hot.extend(plain.hot_share().await?);
         progress(&raw);
         progress(&relais);
         for case in &mut cases {
@@ -76,11 +96,44 @@ pub(crate) async fn measure<D: Database>(
         target: Target::RatioAtLeast(RELAY_TARGET),
         note: String::new(),
     });
+    costs.add_to(D::NAME, report);
     for case in cases {
         let fixture = case.report(D::NAME, options, &relais, report);
         fixture.remove().await?;
     }
     Ok(())
+}
+
+/// The cost of the relay, round by round.
+#[derive(Default)]
+struct RelayCosts {
+    raw: Vec<Cost>,
+    relais: Vec<Cost>,
+    vacuum: Vec<Cost>,
+    /// Settlements that left the indexes alone, in percent.
+    hot: Vec<f64>,
+}
+
+impl RelayCosts {
+    fn add_to(&self, store: &'static str, report: &mut Report) {
+        let (raw, relais) = (&self.raw[..], &self.relais[..]);
+        CostLines { store, name: "relay", raw, relais, targets: RELAY_TARGETS }.add_to(report);
+        if self.hot.is_empty() {
+            return;
+        }
+        report.add(Entry {
+            store,
+            name: "relay: settlements that are HOT".into(),
+            unit: Unit::Percent,
+            raw: Vec::new(),
+            relais: self.hot.clone(),
+            target: Target::AtLeast(HOT_TARGET_PERCENT),
+            note: "by pg_stat_user_tables, which lags by seconds".into(),
+        });
+        let targets = CostTargets { server_us: Target::AtMost(VACUUM_TARGET_US), ..NO_TARGETS };
+        let (raw, relais) = (&[][..], &self.vacuum[..]);
+        CostLines { store, name: "relay, VACUUM afterwards", raw, relais, targets }.add_to(report);
+    }
 }
 
 pub(crate) fn progress(rates: &[f64]) {
@@ -119,17 +172,19 @@ impl<B: Fixture> Case<B> {
     async fn round(&mut self, size: &Size) -> Result<()> {
         let first = self.rates.is_empty();
         match self.figure {
-            Figure::Backlog if first => self.fixture.add(size.rows_many, Rows::Pending).await?,
+            Figure::Backlog if first => {
+                self.fixture.add(size.rows_many, Rows::Pending, ONE).await?
+            }
             Figure::Finished if first => {
-                self.fixture.add(size.rows_many, Rows::Finished).await?;
-                self.fixture.add(size.rows, Rows::Pending).await?;
+                self.fixture.add(size.rows_many, Rows::Finished, ONE).await?;
+                self.fixture.add(size.rows, Rows::Pending, ONE).await?;
             }
             Figure::Backlog | Figure::Finished => {
-                self.fixture.add(size.rows, Rows::Pending).await?
+                self.fixture.add(size.rows, Rows::Pending, ONE).await?
             }
             _ => {
                 self.fixture.clear().await?;
-                self.fixture.add(size.rows, Rows::Pending).await?;
+                self.fixture.add(size.rows, Rows::Pending, ONE).await?;
             }
         }
         self.fixture.calm().await?;
@@ -209,7 +264,7 @@ pub(crate) async fn relay<B: Fixture>(fixture: &B, counter: Counter) -> Result<R
     relayed
 }
 
-async fn wait_until_settled<B: Fixture>(fixture: &B, ids: &[i64]) -> Result<()> {
+pub(crate) async fn wait_until_settled<B: Fixture>(fixture: &B, ids: &[i64]) -> Result<()> {
     for _ in 0..POLLS_MAX {
         if fixture.settled(ids).await? {
             return Ok(());

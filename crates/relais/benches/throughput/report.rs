@@ -12,7 +12,12 @@ pub(crate) enum Unit {
     PerSecond,
     Millis,
     PercentOfCore,
+    Percent,
     Megabytes,
+    Micros,
+    Bytes,
+    BytesPerSecond,
+    Number,
 }
 
 impl Unit {
@@ -20,17 +25,23 @@ impl Unit {
         match self {
             Self::PerSecond => "/s",
             Self::Millis => "ms",
-            Self::PercentOfCore => "%",
+            Self::PercentOfCore | Self::Percent => "%",
             Self::Megabytes => "MB",
+            Self::Micros => "us",
+            Self::Bytes => "B",
+            Self::BytesPerSecond => "B/s",
+            Self::Number => "",
         }
     }
 
     fn show(self, value: f64) -> String {
         let digits = match self {
-            Self::PerSecond | Self::Megabytes => 0,
+            Self::PerSecond | Self::Megabytes | Self::Bytes | Self::BytesPerSecond => 0,
+            Self::Micros | Self::Percent => 1,
             Self::Millis | Self::PercentOfCore => 2,
+            Self::Number => 3,
         };
-        format!("{value:.digits$} {}", self.name())
+        format!("{value:.digits$} {}", self.name()).trim_end().to_owned()
     }
 }
 
@@ -38,6 +49,7 @@ impl Unit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
     RatioAtLeast(f64),
+    AtLeast(f64),
     AtMost(f64),
     None,
 }
@@ -65,6 +77,7 @@ impl Entry {
     fn is_met(&self) -> Option<bool> {
         match self.target {
             Target::RatioAtLeast(least) => Some(self.ratio()? >= least),
+            Target::AtLeast(least) => Some(median(&self.relais)? >= least),
             Target::AtMost(most) => Some(median(&self.relais)? <= most),
             Target::None => None,
         }
@@ -74,6 +87,7 @@ impl Entry {
         let show = |value: Option<f64>| value.map_or("-".into(), |value| self.unit.show(value));
         let target = match self.target {
             Target::RatioAtLeast(least) => format!(">= {least:.2}"),
+            Target::AtLeast(least) => format!(">= {least} {}", self.unit.name()),
             Target::AtMost(most) => format!("<= {most} {}", self.unit.name()),
             Target::None => "-".into(),
         };
@@ -96,6 +110,7 @@ impl Entry {
     fn json(&self) -> Value {
         let (kind, target) = match self.target {
             Target::RatioAtLeast(least) => ("ratio-at-least", Some(least)),
+            Target::AtLeast(least) => ("at-least", Some(least)),
             Target::AtMost(most) => ("at-most", Some(most)),
             Target::None => ("none", None),
         };

@@ -15,10 +15,12 @@ use relais::{
 };
 use rusqlite::{Connection, TransactionBehavior, params};
 use tempfile::TempDir;
+use tokio::sync::mpsc::Receiver;
 use uuid::Uuid;
 
 use crate::{
-    fixture::{Database, Fixture, Hold, RAW_BATCH, Rows, Sender, Table, Write},
+    cost::ServerReading,
+    fixture::{Database, Fixture, Hold, RAW_BATCH, Rows, Sender, Spread, Table, Write},
     workload::{DESTINATION, KEYS, OrderChanged, Received, order_id, payload},
 };
 
@@ -41,6 +43,8 @@ impl Sqlite {
 impl Database for Sqlite {
     const NAME: &'static str = "sqlite";
     const CLIENTS: &'static [usize] = &[1];
+    const WAYS: &'static [(Write, &'static str)] =
+        &[(Write::Outbox, "rusqlite"), (Write::Elsewhere, "plain INSERT")];
     const LOAD_SENDERS: usize = 1;
     const ELSEWHERE_TARGET_MS: Option<f64> = None;
     const HOLDS: &'static [Hold] = &[];
@@ -99,7 +103,8 @@ impl Fixture for SqliteFixture {
 
     async fn clear(&self) -> Result<()> {
         self.on_connection(|db| {
-            for table in ["relais_outbox", "relais_inbox", "plain_send", "plain_inbox"] {
+            for table in ["relais_outbox", "relais_inbox", "plain_send", "plain_inbox", "business"]
+            {
                 db.execute(&format!("DELETE FROM {table}"), [])?;
             }
             Ok(())
@@ -107,7 +112,7 @@ impl Fixture for SqliteFixture {
         .await
     }
 
-    async fn add(&self, rows: u64, what: Rows) -> Result<()> {
+    async fn add(&self, rows: u64, what: Rows, spread: Spread) -> Result<()> {
         let (status, attempts) = match what {
             Rows::Pending => ("PENDING", 0),
             Rows::Finished => ("DISPATCHED", 1),
@@ -115,11 +120,12 @@ impl Fixture for SqliteFixture {
         self.on_connection(move |db| {
             let values = params![
                 rows.cast_signed(),
-                KEYS.cast_signed(),
+                spread.keys.cast_signed(),
                 DESTINATION,
                 payload(),
                 status,
-                attempts
+                attempts,
+                spread.destinations.cast_signed()
             ];
             db.execute(include_str!("sql/sqlite/fill.sql"), values)?;
             Ok(())
@@ -198,6 +204,26 @@ impl Fixture for SqliteFixture {
         .await
     }
 
+    async fn insert_batches(&self, mut batches: Receiver<Vec<Received>>) -> Result<()> {
+        self.on_connection(move |db| {
+            while let Some(rows) = batches.blocking_recv() {
+                let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                {
+                    let mut insert =
+                        tx.prepare_cached(include_str!("sql/sqlite/insert_plain.sql"))?;
+                    for Received { id, key, payload } in &rows {
+                        insert.execute(params![id, key, payload])?;
+                    }
+                    let position = include_str!("sql/sqlite/plain_position.sql");
+                    tx.prepare_cached(position)?.execute([i64::try_from(rows.len())?])?;
+                }
+                tx.commit()?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     async fn hold(&self, _what: Hold) -> Result<()> {
         anyhow::bail!("not measured with sqlite")
     }
@@ -206,8 +232,16 @@ impl Fixture for SqliteFixture {
         Ok(())
     }
 
-    async fn backends(&self) -> Result<Vec<u32>> {
-        Ok(Vec::new())
+    async fn server(&self) -> Result<Option<ServerReading>> {
+        Ok(None)
+    }
+
+    async fn hot_share(&self) -> Result<Option<f64>> {
+        Ok(None)
+    }
+
+    async fn vacuum(&self) -> Result<()> {
+        Ok(())
     }
 
     async fn remove(self) -> Result<()> {
@@ -255,35 +289,30 @@ pub(crate) struct SqliteSender {
 }
 
 impl SqliteSender {
-    fn send_now(&mut self, key: u64) -> Result<Uuid> {
+    /// Sends messages from this key on, in one transaction, after the user's own row if there is one.
+    fn send_now(&mut self, key: u64, count: u64, business: Option<&str>) -> Result<Uuid> {
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let id = match self.write {
-            Write::Outbox => self.outbox.send_blocking(&tx, &OrderChanged::new(key))?,
-            Write::Plain | Write::Elsewhere => {
-                let id = Uuid::now_v7();
-                let sql = match self.write {
-                    Write::Plain => include_str!("sql/sqlite/send_plain.sql"),
-                    _ => include_str!("sql/sqlite/send_elsewhere.sql"),
-                };
-                let order = order_id(key);
-                tx.prepare_cached(sql)?.execute(params![
-                    id.to_string(),
-                    "event",
-                    "Order",
-                    order,
-                    "OrderChanged",
-                    1,
-                    self.payload,
-                    "{}",
-                    DESTINATION,
-                    order,
-                    None::<String>,
-                    None::<String>,
-                    None::<String>,
-                ])?;
-                id
+        if let Some(sql) = business {
+            tx.prepare_cached(sql)?.execute(params![order_id(key), self.payload])?;
+        }
+        let mut id = Uuid::nil();
+        for key in key..key + count {
+            let values = params![DESTINATION, order_id(key), "OrderChanged", self.payload];
+            match self.write {
+                Write::Outbox => id = self.outbox.send_blocking(&tx, &OrderChanged::new(key))?,
+                Write::Minimal => {
+                    tx.prepare_cached(include_str!("sql/sqlite/send_plain.sql"))?
+                        .execute(values)?;
+                }
+                Write::Elsewhere => {
+                    let mut insert =
+                        tx.prepare_cached(include_str!("sql/sqlite/send_elsewhere.sql"))?;
+                    let text: String = insert.query_row(values, |row| row.get(0))?;
+                    id = text.parse()?;
+                }
+                Write::Sqlx => anyhow::bail!("not measured with sqlite"),
             }
-        };
+        }
         tx.commit()?;
         Ok(id)
     }
@@ -293,6 +322,11 @@ impl Sender for SqliteSender {
     const BLOCKS: bool = true;
 
     fn send(&mut self, key: u64) -> impl Future<Output = Result<Uuid>> + Send {
-        std::future::ready(self.send_now(key))
+        let business = Some(include_str!("sql/sqlite/send_business.sql"));
+        std::future::ready(self.send_now(key, 1, business))
+    }
+
+    fn send_many(&mut self, count: u64) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(self.send_now(0, count, None).map(drop))
     }
 }

@@ -15,9 +15,13 @@ use serde::Serialize;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::fixture::Spread;
+
 pub(crate) const DESTINATION: &str = "bench";
 /// Different ordering keys.
 pub(crate) const KEYS: u64 = 10_000;
+/// All keys, one destination.
+pub(crate) const ONE: Spread = Spread { keys: KEYS, destinations: 1 };
 /// Filler that makes a payload about 400 bytes long.
 const NOTE_BYTES: usize = 350;
 /// Messages of one call.
@@ -76,7 +80,12 @@ pub(crate) struct Counter {
 impl Counter {
     /// Before a target that takes everything and does nothing.
     pub(crate) fn new(enough: u64) -> Self {
-        Self::before(Box::new(Nothing), enough)
+        Self::before(Box::new(Nothing { batching: Batching::InOrder { max: BATCH_MAX } }), enough)
+    }
+
+    /// The same, one message a call.
+    pub(crate) fn one_a_call(enough: u64) -> Self {
+        Self::before(Box::new(Nothing { batching: Batching::Single }), enough)
     }
 
     pub(crate) fn before(target: Box<dyn Publisher>, enough: u64) -> Self {
@@ -126,7 +135,9 @@ impl Publisher for Counter {
 }
 
 /// Accepts everything.
-struct Nothing;
+struct Nothing {
+    batching: Batching,
+}
 
 #[async_trait]
 impl Publisher for Nothing {
@@ -135,7 +146,7 @@ impl Publisher for Nothing {
     }
 
     fn batching(&self) -> Batching {
-        Batching::InOrder { max: BATCH_MAX }
+        self.batching
     }
 }
 

@@ -58,9 +58,14 @@ pub(super) fn received(id: &str, body: &str) -> NewInbox {
 
 fn ingest(bench: &Bench, batches: Vec<Vec<NewInbox>>) -> (Ingest, Prepared) {
     let source = Prepared { batches: Arc::new(Mutex::new(batches.into())), ..Prepared::default() };
-    let ingest = Ingest {
+    (ingest_from(bench, source.clone()), source)
+}
+
+pub(super) fn ingest_from(bench: &Bench, source: impl Source + 'static) -> Ingest {
+    Ingest {
         store: bench.store.clone(),
-        source: Box::new(source.clone()),
+        source: Box::new(source),
+        ahead: None,
         name: "hook".into(),
         into: String::new(),
         inbox: Arc::clone(&bench.observer.inbox),
@@ -68,8 +73,7 @@ fn ingest(bench: &Bench, batches: Vec<Vec<NewInbox>>) -> (Ingest, Prepared) {
         stop: CancellationToken::new(),
         gate: tokio::sync::watch::channel(Gate::Open).1,
         stored: Box::new(|| {}),
-    };
-    (ingest, source)
+    }
 }
 
 #[tokio::test]

@@ -2,14 +2,24 @@
 
 use relais_core::inbox::{NewInbox, SourcePosition};
 
-use super::{
-    membership::{OwnedPartition, Partition},
-    offsets,
-};
+use super::{membership::OwnedPartition, offsets};
 
 /// A batch ends when it reaches this many bytes; the record that exceeds it is still included, so
 /// that the largest record fits.
 pub(super) const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// A partition of a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Partition {
+    pub(super) topic: String,
+    pub(super) number: i32,
+}
+
+impl Partition {
+    pub(super) fn is(&self, topic: &str, number: i32) -> bool {
+        self.number == number && self.topic == topic
+    }
+}
 
 /// The records that one `next` collects.
 #[derive(Debug, Default)]

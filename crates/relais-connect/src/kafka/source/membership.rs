@@ -3,7 +3,7 @@
 //!
 //! Invariant: callbacks run in the reader's thread, while it polls. An assigned partition is only
 //! recorded here; [`super::start_offset`] decides where it is read from. A revoked partition is
-//! removed here before librdkafka releases it.
+//! removed here before librdkafka releases it, and only after its batches are settled.
 
 use std::{
     collections::HashMap,
@@ -21,9 +21,10 @@ use rdkafka::{
 
 use super::{
     KafkaSourceCounters, KafkaSourceSettings,
-    batch::OffsetSpan,
+    batch::{OffsetSpan, Partition},
     lag,
     offsets::{OffsetMoved, RememberedOffset},
+    settlement::Settlements,
     topic_id,
 };
 use crate::kafka::{client_log::ClientLog, config};
@@ -58,28 +59,24 @@ impl ConsumerFactory {
     }
 
     /// Joins the group as a new member.
-    pub(super) fn join(&self) -> Result<BaseConsumer<Membership>, String> {
+    pub(super) fn join(
+        &self,
+        settlements: &Arc<Settlements>,
+    ) -> Result<BaseConsumer<Membership>, String> {
         let log = ClientLog::new(&self.settings.name, &self.settings.connection);
         let counters = Arc::clone(&self.counters);
-        let member = Membership { log, counters, debug: self.debug, state: Mutex::default() };
+        let member = Membership {
+            log,
+            counters,
+            debug: self.debug,
+            state: Mutex::default(),
+            settlements: Arc::clone(settlements),
+        };
         let made: KafkaResult<BaseConsumer<Membership>> = self.config.create_with_context(member);
         let consumer = made.map_err(|error| format!("cannot create a consumer: {error}"))?;
         let topics: Vec<&str> = self.settings.topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| format!("cannot subscribe: {error}"))?;
         Ok(consumer)
-    }
-}
-
-/// A partition of a topic.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Partition {
-    pub(super) topic: String,
-    pub(super) number: i32,
-}
-
-impl Partition {
-    pub(super) fn is(&self, topic: &str, number: i32) -> bool {
-        self.number == number && self.topic == topic
     }
 }
 
@@ -153,9 +150,9 @@ impl OwnedPartition {
         self.saved_topic_id = span.topic_id.or(self.saved_topic_id);
     }
 
-    /// Seeks back: this part of a batch is not stored and is read again.
+    /// Seeks back: this part of a batch is not stored and is read again. So is what was read after it.
     pub(super) fn go_back(&mut self, span: &OffsetSpan) {
-        self.next = span.first;
+        self.next = self.next.min(span.first);
         self.reseek_at = Some(Instant::now());
     }
 }
@@ -244,6 +241,7 @@ pub(super) struct Membership {
     counters: Arc<KafkaSourceCounters>,
     debug: bool,
     state: Mutex<MembershipState>,
+    settlements: Arc<Settlements>,
 }
 
 impl Membership {
@@ -300,6 +298,7 @@ impl Membership {
 
     fn on_revoke(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
         let is_revoked = |p: &Partition| partitions.find_partition(&p.topic, p.number).is_some();
+        self.settlements.wait_until_settled(|| self.state());
         let mut state = self.state();
         state.changes += 1;
         let (revoked, kept) = state.owned.drain(..).partition(|owned| is_revoked(&owned.partition));

@@ -1,8 +1,8 @@
 //! The reader thread: executes the commands of the source, one at a time.
 //!
-//! Invariant: it polls only in `collect` and while the source is paused. So no partition is
-//! assigned or revoked between a batch and its settlement. Each `Collect` is answered by exactly
-//! one [`ReaderReply`].
+//! Invariant: it polls only in `collect` and while the source is paused. It may collect a batch while the one
+//! before is stored; a partition is revoked, and seeks, only when all batches are settled. Each `Collect` is
+//! answered by exactly one [`ReaderReply`].
 
 mod leave;
 mod message;
@@ -28,17 +28,20 @@ use tokio::sync::mpsc;
 
 pub(super) use self::message::{ReaderCommand, ReaderReply};
 use super::{
-    batch::{OffsetSpan, RecordBatch},
+    batch::RecordBatch,
     consumer_error::{self, ConsumerError, ConsumerErrorKind, ErrorReports},
-    membership::{ConsumerFactory, Membership},
+    membership::{ConsumerFactory, Membership, MembershipState},
     record,
+    settlement::Settlements,
     start_offset::{ANSWER_MAX, SeekError, StartOffsets},
 };
 
 /// Longest wait of one poll; also the delay of closing.
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// The same while a partition waits for its start offset.
+/// The same while a partition waits for its start offset, or a batch for its settlement.
 const POLL_MIN: Duration = Duration::from_millis(5);
+/// The same with records in hand that follow a batch without a settlement.
+const POLL_AHEAD: Duration = Duration::from_millis(1);
 /// Time to wait for the id of a topic; without it only offsets are compared.
 const TOPIC_ID_MAX: Duration = Duration::from_millis(500);
 /// Interval of commits while no records arrive.
@@ -54,8 +57,7 @@ pub(super) struct KafkaReader {
     /// A pending `Collect` must be answered now.
     pausing: Arc<AtomicBool>,
     member: Option<GroupMember>,
-    /// The spans of the batch that is not settled.
-    unsettled: Vec<OffsetSpan>,
+    settlements: Arc<Settlements>,
     errors: ErrorReports,
 }
 
@@ -75,26 +77,26 @@ impl KafkaReader {
         factory: ConsumerFactory,
         closing: Arc<AtomicBool>,
         pausing: Arc<AtomicBool>,
+        commands: mpsc::Receiver<ReaderCommand>,
     ) -> Self {
-        let errors = ErrorReports::default();
-        Self { factory, closing, pausing, member: None, unsettled: Vec::new(), errors }
+        let (settlements, errors) = (Arc::new(Settlements::new(commands)), ErrorReports::default());
+        Self { factory, closing, pausing, member: None, settlements, errors }
     }
 
     /// Executes commands until the channel closes.
-    pub(super) fn run(
-        mut self,
-        mut commands: mpsc::Receiver<ReaderCommand>,
-        replies: &mpsc::Sender<ReaderReply>,
-    ) {
-        let mut next = commands.blocking_recv();
+    pub(super) fn run(mut self, replies: &mpsc::Sender<ReaderReply>) {
+        let mut next = self.settlements.wait();
         while let Some(command) = next {
             match command {
                 ReaderCommand::Pause => {
-                    next = self.idle(&mut commands);
+                    next = self.idle();
                     continue;
                 }
-                ReaderCommand::Acknowledge => self.acknowledge(),
-                ReaderCommand::Refuse => self.refuse(),
+                ReaderCommand::Acknowledge | ReaderCommand::Refuse => {
+                    let mut member = self.member.take();
+                    self.settle(member.as_mut(), &command);
+                    self.member = member;
+                }
                 ReaderCommand::Collect { max, positions } => {
                     let reply =
                         self.collect(max, positions).unwrap_or_else(ReaderReply::Unavailable);
@@ -103,9 +105,21 @@ impl KafkaReader {
                     }
                 }
             }
-            next = commands.blocking_recv();
+            next = self.settlements.wait();
         }
         self.leave();
+    }
+
+    /// Executes a command that settles batches.
+    fn settle(&self, member: Option<&mut GroupMember>, command: &ReaderCommand) {
+        let Some(member) = member else {
+            // After a fatal error no partition is assigned, and the batches end here.
+            return self.settlements.settle(&mut MembershipState::default(), command);
+        };
+        self.settlements.settle(&mut member.consumer.context().state(), command);
+        if matches!(command, ReaderCommand::Acknowledge) {
+            member.commit();
+        }
     }
 
     fn collect(
@@ -115,10 +129,20 @@ impl KafkaReader {
     ) -> Result<ReaderReply, String> {
         let mut member = match self.member.take() {
             Some(member) => member,
-            None => GroupMember::join(&self.factory)?,
+            None => GroupMember::join(&self.factory, &self.settlements)?,
         };
         let mut batch = RecordBatch::default();
+        let mut refusals = self.settlements.refusals();
         let reply = loop {
+            while let Ok(command) = self.settlements.try_next() {
+                self.settle(Some(&mut member), &command);
+            }
+            if self.settlements.refusals() != refusals {
+                refusals = self.settlements.refusals();
+                let RecordBatch { spans, .. } = std::mem::take(&mut batch);
+                member.consumer.context().state().go_back(&spans);
+            }
+            let is_ahead = !self.settlements.is_empty();
             if self.closing.load(Ordering::Relaxed) {
                 break Ok(ReaderReply::Closed);
             }
@@ -128,7 +152,7 @@ impl KafkaReader {
                     false => self.hand_out(&member, batch),
                 });
             }
-            if member.needs_seek() && member.knows_topics() {
+            if !is_ahead && member.needs_seek() && member.knows_topics() {
                 if !batch.is_empty() {
                     break Ok(self.hand_out(&member, batch));
                 }
@@ -146,8 +170,9 @@ impl KafkaReader {
                 break Err(reason);
             }
             let wait = match batch.is_empty() {
+                false if is_ahead => POLL_AHEAD,
                 false => Duration::ZERO,
-                true if member.needs_seek() => POLL_MIN,
+                true if is_ahead || member.needs_seek() => POLL_MIN,
                 true => POLL_MAX,
             };
             match member.poll(&self.factory, &mut batch, wait) {
@@ -158,6 +183,8 @@ impl KafkaReader {
                         break Ok(self.hand_out(&member, batch));
                     }
                 }
+                // More records may arrive before the batch can be stored.
+                PollOutcome::Nothing if is_ahead => {}
                 PollOutcome::Nothing => break Ok(self.hand_out(&member, batch)),
                 PollOutcome::Error(error) => self.errors.note(error),
                 PollOutcome::Fatal(reason) => {
@@ -165,7 +192,7 @@ impl KafkaReader {
                     return Err(reason);
                 }
             }
-            if batch.is_full(max) {
+            if batch.is_full(max) && self.settlements.refusals() == refusals {
                 break Ok(self.hand_out(&member, batch));
             }
         };
@@ -173,36 +200,13 @@ impl KafkaReader {
         reply
     }
 
-    fn hand_out(&mut self, member: &GroupMember, batch: RecordBatch) -> ReaderReply {
+    fn hand_out(&self, member: &GroupMember, batch: RecordBatch) -> ReaderReply {
         let cluster = member.cluster.as_deref().unwrap_or_default();
         let positions = batch.positions(&self.factory.settings.name, cluster);
         let RecordBatch { messages, spans, .. } = batch;
-        self.unsettled = spans;
-        ReaderReply::Batch(SourceBatch { messages, positions })
-    }
-
-    fn acknowledge(&mut self) {
-        let unsettled = std::mem::take(&mut self.unsettled);
-        let Some(member) = &mut self.member else { return };
-        let mut state = member.consumer.context().state();
-        for span in &unsettled {
-            if let Some(owned) = state.find_span(span) {
-                owned.acknowledge(span);
-            }
-        }
-        drop(state);
-        member.commit();
-    }
-
-    fn refuse(&mut self) {
-        let unsettled = std::mem::take(&mut self.unsettled);
-        let Some(member) = &self.member else { return };
-        let mut state = member.consumer.context().state();
-        for span in &unsettled {
-            if let Some(owned) = state.find_span(span) {
-                owned.go_back(span);
-            }
-        }
+        self.settlements.hand_out(spans);
+        let refusals = self.settlements.refusals();
+        ReaderReply::Batch { batch: SourceBatch { messages, positions }, refusals }
     }
 }
 
@@ -225,9 +229,9 @@ enum IdleOutcome {
 }
 
 impl GroupMember {
-    fn join(factory: &ConsumerFactory) -> Result<Self, String> {
+    fn join(factory: &ConsumerFactory, settlements: &Arc<Settlements>) -> Result<Self, String> {
         Ok(Self {
-            consumer: factory.join()?,
+            consumer: factory.join(settlements)?,
             cluster: None,
             topics_asked: HashMap::new(),
             commit_tried: Instant::now(),

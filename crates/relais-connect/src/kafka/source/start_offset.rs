@@ -16,7 +16,8 @@ use relais_core::inbox::SourcePosition;
 
 use super::{
     KafkaSourceCounters, KafkaStartOffset,
-    membership::{ConsumerFactory, Membership, MembershipState, OwnedPartition, Partition, list},
+    batch::Partition,
+    membership::{ConsumerFactory, Membership, MembershipState, OwnedPartition, list},
     offsets::{self, KnownOffsets, StartDecision, StartFinding, TopicIdentity},
 };
 

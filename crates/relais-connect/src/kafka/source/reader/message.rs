@@ -7,9 +7,9 @@ use relais_core::{inbox::SourcePosition, source::SourceBatch};
 pub(in crate::kafka::source) enum ReaderCommand {
     /// Requests the next batch; with the positions if the thread asked for them.
     Collect { max: usize, positions: Option<Vec<SourcePosition>> },
-    /// The last batch is stored.
+    /// The oldest batch is stored. May come during a `Collect`.
     Acknowledge,
-    /// The last batch is not stored.
+    /// No batch is stored that is not settled. May come during a `Collect`.
     Refuse,
     /// Read nothing until the next command.
     Pause,
@@ -18,7 +18,11 @@ pub(in crate::kafka::source) enum ReaderCommand {
 /// The reply to `Collect`.
 #[derive(Debug)]
 pub(in crate::kafka::source) enum ReaderReply {
-    Batch(SourceBatch),
+    /// A batch, with the number of refusals before it. A batch from before the last one is void.
+    Batch {
+        batch: SourceBatch,
+        refusals: u64,
+    },
     /// Partitions were assigned: the positions in the database are needed.
     AskPositions,
     Unavailable(String),

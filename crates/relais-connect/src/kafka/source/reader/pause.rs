@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer;
-use tokio::sync::mpsc::{Receiver, error::TryRecvError};
+use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{GroupMember, KafkaReader, POLL_MAX, PollOutcome, ReaderCommand};
 
@@ -17,13 +17,13 @@ const END_MAX: Duration = Duration::from_secs(1);
 
 impl KafkaReader {
     /// Polls without reading until the next command, and returns it.
-    pub(super) fn idle(&mut self, commands: &mut Receiver<ReaderCommand>) -> Option<ReaderCommand> {
-        let Some(mut member) = self.member.take() else { return commands.blocking_recv() };
+    pub(super) fn idle(&mut self) -> Option<ReaderCommand> {
+        let Some(mut member) = self.member.take() else { return self.settlements.wait() };
         member.set_paused(true);
         let mut paused_at = None;
         let mut asked = None::<Instant>;
         let next = loop {
-            match commands.try_recv() {
+            match self.settlements.try_next() {
                 Ok(command) => break Some(command),
                 Err(TryRecvError::Disconnected) => break None,
                 Err(TryRecvError::Empty) => {}
@@ -44,7 +44,7 @@ impl KafkaReader {
                 && let PollOutcome::Fatal(reason) = member.judge(&error, &self.factory)
             {
                 tracing::error!(reason, "consumer ended; creating another after the pause");
-                return commands.blocking_recv();
+                return self.settlements.wait();
             }
         };
         member.set_paused(false);

@@ -1,24 +1,11 @@
--- The tables of the raw limit: the columns of an outbox row, a primary key, and nothing else. The one
--- that is relayed has the usual partial index on what is pending.
+-- The tables of the raw limit. The outbox of a sender has five columns and a primary key. The one that is
+-- relayed has the columns of an outbox row and the usual partial index on what is pending.
 CREATE TABLE plain_send (
-    id              INTEGER PRIMARY KEY,
-    message_id      TEXT,
-    category        TEXT,
-    aggregate_type  TEXT,
-    aggregate_id    TEXT,
-    event_type      TEXT,
-    event_version   INTEGER,
-    payload         TEXT,
-    headers         TEXT,
-    destination     TEXT,
-    msg_key         TEXT,
-    created_at      TEXT DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-    status          TEXT DEFAULT 'PENDING',
-    attempts        INTEGER DEFAULT 0,
-    next_attempt_at TEXT,
-    dispatched_at   TEXT,
-    causation_id    TEXT,
-    correlation_id  TEXT
+    id          INTEGER PRIMARY KEY,
+    destination TEXT,
+    msg_key     TEXT,
+    event_type  TEXT,
+    payload     TEXT
 );
 CREATE TABLE plain_relay (
     id              INTEGER PRIMARY KEY,
@@ -65,4 +52,15 @@ CREATE TABLE plain_inbox (
     error_stage        TEXT,
     error_code         TEXT,
     error_message      TEXT
+);
+-- The user's own row of each transaction.
+CREATE TABLE business (
+    id       INTEGER PRIMARY KEY,
+    order_id TEXT,
+    note     TEXT
+);
+-- How far a source is read.
+CREATE TABLE plain_position (
+    source   TEXT PRIMARY KEY,
+    position INTEGER
 );

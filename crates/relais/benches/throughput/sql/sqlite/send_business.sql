@@ -1,0 +1,1 @@
+INSERT INTO business (order_id, note) VALUES (?1, ?2)
