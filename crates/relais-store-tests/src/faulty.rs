@@ -28,8 +28,8 @@ use relais_core::{
     repair::{Mode, Repair, Repaired},
     report::{Report, ReportUpdate},
     store::{
-        Changes, Fetch, Migrated, Payloads, Settled, Store, StoreDriver, StoreError, StoreFuture,
-        StoreResult, WaitingRows,
+        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, Settled, Store, StoreDriver,
+        StoreError, StoreFuture, StoreResult, WaitingRows,
     },
 };
 use uuid::Uuid;
@@ -193,6 +193,8 @@ impl Store for FaultyStore {
         migrate() -> Migrated;
         check() -> ();
         changes() -> Changes;
+        arrivals(ranges: Vec<IdRange>, limit: usize) -> Vec<OutboxArrival>;
+        destinations_with_work(destinations: Vec<String>) -> Vec<String>;
         release_lanes(fence: Fence, release: LaneRelease) -> ();
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;

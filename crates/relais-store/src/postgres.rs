@@ -63,7 +63,8 @@ use relais_core::{
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreResult, WaitingRows,
+        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, Settled, Store, StoreError,
+        StoreResult, WaitingRows,
     },
 };
 use uuid::Uuid;
@@ -185,6 +186,25 @@ impl Store for PostgresStore {
 
     async fn changes(&self) -> StoreResult<Changes> {
         self.run_lease((), |client, _, ()| Box::pin(check::changes(client))).await
+    }
+
+    async fn arrivals(
+        &self,
+        ranges: Vec<IdRange>,
+        limit: usize,
+    ) -> StoreResult<Vec<OutboxArrival>> {
+        self.run_lease((ranges, limit), |client, _, (ranges, limit)| {
+            Box::pin(check::arrivals(client, ranges, *limit))
+        })
+        .await
+    }
+
+    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>> {
+        let marks = self.shared.marks.for_search(&destinations);
+        self.run_lease((destinations, marks), |client, _, (destinations, marks)| {
+            Box::pin(check::destinations_with_work(client, destinations, marks))
+        })
+        .await
     }
 
     async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {

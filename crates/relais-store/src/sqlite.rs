@@ -51,7 +51,8 @@ use relais_core::{
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, Migrated, Payloads, Settled, Store, StoreError, StoreResult, WaitingRows,
+        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, Settled, Store, StoreError,
+        StoreResult, WaitingRows,
     },
 };
 use rusqlite::Connection;
@@ -168,6 +169,18 @@ impl Store for SqliteStore {
 
     async fn changes(&self) -> StoreResult<Changes> {
         self.inner.watcher.read(check::changes).await
+    }
+
+    async fn arrivals(
+        &self,
+        ranges: Vec<IdRange>,
+        limit: usize,
+    ) -> StoreResult<Vec<OutboxArrival>> {
+        self.inner.watcher.read(move |db| check::arrivals(db, &ranges, limit)).await
+    }
+
+    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>> {
+        self.inner.watcher.read(move |db| check::destinations_with_work(db, &destinations)).await
     }
 
     async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {

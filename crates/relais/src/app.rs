@@ -286,7 +286,7 @@ impl App {
             let (store, crowd) = (Arc::clone(&self.store), running.crowd.subscribe());
             let (relay, limits) = destination.relay(&name, store, lanes, counters, crowd);
             controlled.destination(&name, limits);
-            running.spawn(format!("relay {name}"), relay);
+            running.spawn_relay(&name, relay);
         }
         let alarm = Arc::<Alarm>::default();
         if !self.processes.is_empty() {

@@ -36,8 +36,8 @@ pub(crate) struct LaneKeeper {
     known: Option<BTreeSet<String>>,
     /// Notified when the next beat should not wait: a draining lane is empty, or a lane may be lost.
     hurry: Notify,
-    /// Notified when lanes were handed over to this worker.
-    arrived: Notify,
+    /// Notified when this worker got lanes, or has lanes to release.
+    changed: Notify,
     heartbeat: Arc<Heartbeat>,
 }
 
@@ -57,8 +57,8 @@ struct LaneState {
 impl LaneKeeper {
     pub(crate) fn new(store: Arc<dyn Store>, fence: Fence, lease: Duration) -> Self {
         let (state, heartbeat) = (Mutex::default(), Arc::default());
-        let (hurry, arrived) = (Notify::new(), Notify::new());
-        Self { store, fence, lease, state, known: None, hurry, arrived, heartbeat }
+        let (hurry, changed) = (Notify::new(), Notify::new());
+        Self { store, fence, lease, state, known: None, hurry, changed, heartbeat }
     }
 
     /// Announces these event types too, and is handed lanes for them.
@@ -91,9 +91,9 @@ impl LaneKeeper {
         self.lock().handovers.readable(lanes)
     }
 
-    /// Resolves when lanes were handed over to this worker. Safe to drop.
-    pub(crate) async fn arrived(&self) {
-        self.arrived.notified().await;
+    /// Resolves when this worker got lanes, or has lanes to release. Safe to drop.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Reports its beats to `heartbeat`.
@@ -186,17 +186,15 @@ impl LaneKeeper {
         let request = LaneRequest { fence: self.fence.clone(), lease: self.lease, event_types };
         let grant = self.store.lease_lanes(request).await?;
         crate::fail_point!("lanes.after_lease");
-        if !grant.handed_over.is_empty() {
-            self.arrived.notify_one();
-        }
         let mut state = self.lock();
+        let was_valid = state.valid_until.is_some_and(|until| Instant::now() < until);
         let surplus = state.handovers.learn(&grant, asked_at, self.lease);
         state.unclean.extend(grant.lanes.iter().filter(|l| l.unclean).map(|l| l.lane));
-        let kept = grant
-            .lanes
-            .iter()
-            .filter(|l| state.owned.get(&l.lane).is_some_and(|before| before.epoch == l.epoch));
-        self.heartbeat.beat(grant.lanes.len(), state.owned.len().saturating_sub(kept.count()));
+        let is_kept =
+            |l: &&OwnedLane| state.owned.get(&l.lane).is_some_and(|before| before.epoch == l.epoch);
+        let kept = grant.lanes.iter().filter(is_kept).count();
+        let got_lanes = kept < grant.lanes.len() || !was_valid;
+        self.heartbeat.beat(grant.lanes.len(), state.owned.len().saturating_sub(kept));
         state.owned = grant.lanes.into_iter().map(|lane| (lane.lane, lane)).collect();
         state.valid_until = Some(asked_at + self.lease);
         let LaneState { owned, draining, unclean, handovers, .. } = &mut *state;
@@ -211,6 +209,9 @@ impl LaneKeeper {
         };
         let more = owned.keys().rev().filter(may_go).take(surplus - draining.len());
         let more: Vec<i16> = more.copied().collect();
+        if got_lanes || !more.is_empty() {
+            self.changed.notify_one();
+        }
         draining.extend(more);
         Ok(())
     }

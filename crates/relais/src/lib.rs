@@ -77,6 +77,7 @@ pub mod process;
 pub mod repair;
 
 mod app;
+mod arrivals;
 mod bulk;
 mod cleanup;
 mod handover;
@@ -96,6 +97,7 @@ mod running;
 mod signal;
 mod timing;
 mod unserved;
+mod wake;
 mod worker;
 
 #[cfg(test)]

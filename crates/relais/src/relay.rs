@@ -38,8 +38,8 @@ use crate::{
     observe::DestinationCounters,
     publish_guard::PublishGuard,
     random::random,
-    timing::{CALL_STOP_GRACE, REST_MAX},
-    worker::{PassOutcome, Worker},
+    timing::{CALL_STOP_GRACE, REST_MAX, WOKEN_REST_MAX},
+    worker::{PassOutcome, Polling, Worker},
 };
 
 /// A call that returned.
@@ -246,7 +246,11 @@ impl Relay {
     }
 
     fn until_retry(&mut self) -> Duration {
-        let Some(at) = self.retry_at else { return REST_MAX };
+        let Some(at) = self.retry_at else {
+            let is_quiet = self.calls.is_empty() && self.reader.queues.is_empty();
+            let rests = self.guard.limits().is_resting();
+            return if is_quiet && !rests { WOKEN_REST_MAX } else { REST_MAX };
+        };
         let wait = at.saturating_duration_since(Instant::now());
         if wait.is_zero() {
             // Due by the clock of this machine; the database decides, so poll as usual.
@@ -276,10 +280,14 @@ impl Worker for Relay {
         })
     }
 
+    fn polling(&self) -> Polling {
+        Polling::Woken
+    }
+
     async fn returned(&mut self) {
-        match self.calls.join_next().await {
-            Some(done) => self.add_finished(done),
-            None => std::future::pending().await,
+        tokio::select! {
+            Some(done) = self.calls.join_next() => self.add_finished(done),
+            () = self.reader.keeper().changed() => self.reader.request_read(),
         }
     }
 

@@ -34,6 +34,8 @@ macro_rules! store_conformance {
             }
             outbox {
                 an_enqueued_message_is_pending_with_a_positive_id
+                new_rows_are_found_by_their_ids_with_their_destinations
+                destinations_with_fresh_or_due_rows_have_work
                 every_field_of_a_message_comes_back a_large_batch_keeps_its_order
                 nothing_to_write_is_nothing_written
                 one_message_id_is_written_once_and_gives_the_same_row

@@ -14,14 +14,17 @@ use relais_core::{
 
 use super::{FinishedCall, Relay, observation::CallObservation};
 use crate::{
-    key_queues::RowInFlight, publish_guard::Permit, quarantine::outbox_fate, random::random,
-    timing::REST_MAX,
+    key_queues::RowInFlight,
+    publish_guard::Permit,
+    quarantine::outbox_fate,
+    random::random,
+    timing::{REST_MAX, WOKEN_REST_MAX},
 };
 
 impl Relay {
     /// Starts as many calls as the guard permits; returns the number of rows, and the rest if there are none.
     pub(super) async fn launch(&mut self) -> Result<(usize, Duration), StoreError> {
-        let (mut started, mut rest) = (0, REST_MAX);
+        let (mut started, mut rest) = (0, WOKEN_REST_MAX);
         let mut batches = Vec::new();
         let (mut doubtful, doubtful_max) = (self.doubtful, self.guard.limits().doubtful_max());
         let mut deferred = None;

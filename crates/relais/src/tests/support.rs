@@ -128,6 +128,7 @@ impl Bench {
         let counters = self.observer.destination("d");
         let mut relay = Relay::new(self.store.clone(), keeper, guard, settings, counters);
         relay.reader().keeper().beat().await.unwrap();
+        relay.reader().keeper().changed().await;
         relay
     }
 
