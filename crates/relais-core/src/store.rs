@@ -20,7 +20,7 @@ use crate::{
     delivery::Problem,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     inspect::Inspect,
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
@@ -180,8 +180,14 @@ pub trait Store: Send + Sync {
 
     // ---- lanes --------------------------------------------------------------------------------
 
-    /// Renews the lanes of a worker (one heartbeat), takes free and expired lanes up to its fair share and
-    /// those that were handed over for one of its event types, and returns how many it should give back.
+    /// Renews the lease of a worker and announces the scopes that it serves; returns the term of the lease. A
+    /// new term means that the lease had expired: lanes may have another owner, and the worker asks for the
+    /// lanes of all its scopes again.
+    async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64>;
+
+    /// Renews the lease of a worker, takes free lanes of the scope and lanes of lost workers up to its fair
+    /// share, and those that were handed over for one of its event types. Returns all its lanes of the scope,
+    /// and how many it should give back.
     async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant>;
 
     /// Gives lanes back at once.

@@ -20,7 +20,7 @@ use relais_core::{
     inspect::{
         IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail,
     },
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
@@ -195,6 +195,7 @@ impl Store for FaultyStore {
         changes() -> Changes;
         arrivals(ranges: Vec<IdRange>, limit: usize) -> Vec<OutboxArrival>;
         destinations_with_work(destinations: Vec<String>) -> Vec<String>;
+        renew_lease(renewal: LeaseRenewal) -> i64;
         release_lanes(fence: Fence, release: LaneRelease) -> ();
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;

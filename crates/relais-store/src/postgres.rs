@@ -56,7 +56,7 @@ use relais_core::{
     bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
@@ -205,6 +205,10 @@ impl Store for PostgresStore {
             Box::pin(check::destinations_with_work(client, destinations, marks))
         })
         .await
+    }
+
+    async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64> {
+        self.run_lease(renewal, |client, _, renewal| Box::pin(lanes::renew(client, renewal))).await
     }
 
     async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {

@@ -44,7 +44,7 @@ use relais_core::{
     bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Applied, Change, Fired, Process, ProcessRef, TimerOwner},
@@ -181,6 +181,10 @@ impl Store for SqliteStore {
 
     async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>> {
         self.inner.watcher.read(move |db| check::destinations_with_work(db, &destinations)).await
+    }
+
+    async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64> {
+        self.writer().run(move |tx| lanes::renew(tx, &renewal)).await
     }
 
     async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {

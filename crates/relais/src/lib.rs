@@ -85,6 +85,7 @@ mod ingest;
 mod key_queues;
 mod lane_reader;
 mod lanes;
+mod lease;
 mod limits;
 mod lock;
 mod publish_guard;
