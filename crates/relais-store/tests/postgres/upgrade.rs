@@ -103,7 +103,9 @@ async fn nodes_that_migrate_at_once_apply_each_script_once() {
         applied.extend(node.await.unwrap().unwrap().applied);
     }
     applied.sort_unstable();
-    assert_eq!(applied, ["grow", "relais"]);
+    let mut all: Vec<&str> = new.iter().map(|script| script.name).collect();
+    all.sort_unstable();
+    assert_eq!(applied, all);
 }
 
 /// Its session saw an empty schema before it began to wait, and must not believe that any more. A
@@ -134,7 +136,7 @@ async fn a_node_that_waited_for_another_sees_what_that_one_made() {
     let all = [create.as_deref().unwrap(), sql, &record, "; COMMIT"].concat();
     first.batch_execute(&all).await.unwrap();
     let migrated = second.await.unwrap().unwrap();
-    assert_eq!((migrated.to, migrated.applied.len()), (SCHEMA_VERSION, 0));
+    assert_eq!((migrated.to, migrated.applied.len()), (number, 0));
 }
 
 #[tokio::test]
