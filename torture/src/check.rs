@@ -331,11 +331,11 @@ mod tests {
         assert_eq!(found_in(pending).await.count("stranded"), 1);
         let parked = "INSERT INTO relais_parked_key VALUES ('s7')";
         assert_eq!(found_in(parked).await.count("stranded"), 1);
-        let owned =
-            "INSERT INTO relais_lane VALUES ('inbox', 3, 'worker-1', '9999-01-01T00:00:00.000Z')";
+        let owned = "INSERT INTO relais_lane VALUES ('inbox', 3, 'worker-1');
+             INSERT INTO relais_lease VALUES ('worker-1', '9999-01-01T00:00:00.000Z')";
         assert_eq!(found_in(owned).await.count("left locked"), 1);
-        let expired =
-            "INSERT INTO relais_lane VALUES ('inbox', 3, 'worker-1', '2000-01-01T00:00:00.000Z')";
+        let expired = "INSERT INTO relais_lane VALUES ('inbox', 3, 'worker-1');
+             INSERT INTO relais_lease VALUES ('worker-1', '2000-01-01T00:00:00.000Z')";
         assert!(found_in(expired).await.is_empty());
         let rewritten = "INSERT INTO rewritten VALUES ('outbox 1')";
         assert_eq!(found_in(rewritten).await.count("rewritten"), 1);

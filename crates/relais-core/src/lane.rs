@@ -1,8 +1,10 @@
 //! Who may touch which rows: lanes, leases and the fence.
 //!
-//! All keys hash into [`LANES`] lanes (the database computes it). A worker leases lanes of a scope;
-//! only the owner works on a lane's rows. Each change of owner raises the lane's epoch, and a worker that
-//! settles a row proves in the same transaction that its epoch is still the current one.
+//! All keys hash into [`LANES`] lanes (the database computes it). A worker owns lanes of its scopes while its
+//! lease is valid, one lease for all of them; only the owner works on a lane's rows. Each change of owner
+//! raises the lane's epoch, and a worker that settles a row proves in the same transaction that its epoch is
+//! still the current one. That proof does not look at the lease: a lane of an expired lease that no other
+//! worker has taken has still one owner.
 
 use std::{fmt, time::Duration};
 
@@ -66,7 +68,24 @@ pub struct Fence {
     pub worker: String,
 }
 
-/// The request of a worker for lanes of a scope, made at each heartbeat.
+/// A scope that a worker serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeAnnouncement {
+    pub scope: Scope,
+    /// The event types that the worker knows there. Empty in scopes of the outbox.
+    pub event_types: Vec<String>,
+}
+
+/// A heartbeat of a worker: renews its lease, which covers its lanes in all scopes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRenewal {
+    pub worker: String,
+    pub lease: Duration,
+    /// Scopes to announce. Other workers share their lanes with this one from now on.
+    pub announce: Vec<ScopeAnnouncement>,
+}
+
+/// The request of a worker for lanes of a scope, made when workers came or left.
 #[derive(Clone, Debug)]
 pub struct LaneRequest {
     pub fence: Fence,
@@ -106,9 +125,13 @@ pub enum LaneRelease {
     All,
 }
 
-/// The lanes of a worker after a heartbeat.
+/// The lanes of a worker in one scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneGrant {
+    /// The term of the worker's lease. While it stays the same, no lane can have another owner.
+    pub term: i64,
+    /// Other workers hold lanes that this one should get: ask again.
+    pub unsettled: bool,
     /// Every lane of the worker, old and new.
     pub lanes: Vec<OwnedLane>,
     /// The number of lanes it should give back for a fair share, once nothing of theirs is in flight.

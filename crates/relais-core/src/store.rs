@@ -20,7 +20,7 @@ use crate::{
     delivery::Problem,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     inspect::Inspect,
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
@@ -67,12 +67,31 @@ pub enum Payloads {
 /// Numbers that [`Store::changes`] returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Moves with every new row and every decision of an operator.
+    /// Moves with every new inbox row, and with `decisions`.
     pub rows: u64,
+    /// Moves with every decision of an operator and every bulk job that sets rows free.
+    pub decisions: u64,
+    /// The highest outbox id drawn so far. Its row may become visible later, or never.
+    pub outbox: i64,
     /// Moves when a worker comes or leaves.
     pub workers: u64,
     /// Moves when a worker hands lanes over to workers that know an event type.
     pub handed_over: u64,
+}
+
+/// A range of outbox ids, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    pub first: i64,
+    pub last: i64,
+}
+
+/// An outbox row that has become visible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxArrival {
+    pub id: i64,
+    /// `None` if the row is not pending any more.
+    pub destination: Option<String>,
 }
 
 /// Numbers of rows that a settlement reached.
@@ -164,10 +183,25 @@ pub trait Store: Send + Sync {
     /// cheap enough to ask a hundred times a second. Rows may become visible a moment later.
     async fn changes(&self) -> StoreResult<Changes>;
 
+    /// Returns the visible outbox rows with ids in these ranges: at most `limit` of each range, lowest ids
+    /// first.
+    async fn arrivals(&self, ranges: Vec<IdRange>, limit: usize)
+    -> StoreResult<Vec<OutboxArrival>>;
+
+    /// Returns those of the destinations that may have due rows: fresh ones, or rows whose time has come.
+    /// Rows of blocked keys count too. Cheap enough for once a second and a thousand destinations.
+    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>>;
+
     // ---- lanes --------------------------------------------------------------------------------
 
-    /// Renews the lanes of a worker (one heartbeat), takes free and expired lanes up to its fair share and
-    /// those that were handed over for one of its event types, and returns how many it should give back.
+    /// Renews the lease of a worker and announces the scopes that it serves; returns the term of the lease. A
+    /// new term means that the lease had expired: lanes may have another owner, and the worker asks for the
+    /// lanes of all its scopes again.
+    async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64>;
+
+    /// Renews the lease of a worker, takes free lanes of the scope and lanes of lost workers up to its fair
+    /// share, and those that were handed over for one of its event types. Returns all its lanes of the scope,
+    /// and how many it should give back.
     async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant>;
 
     /// Gives lanes back at once.

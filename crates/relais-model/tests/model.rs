@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use relais_model::{ModelReport, inbox, outbox, process};
+use relais_model::{ModelReport, inbox, lease, outbox, process};
 use stateright::Model;
 
 /// Two rows of one key.
@@ -59,6 +59,10 @@ fn saga(attempts_max: u32, budget: [u8; 4]) -> process::SagaConfig {
     process::SagaConfig { attempts_max, budget, bug: None }
 }
 
+fn leases(expiries: u8, moves: u8) -> lease::LeaseConfig {
+    lease::LeaseConfig { expiries, moves, bug: None }
+}
+
 mod correct {
     use super::*;
 
@@ -66,6 +70,12 @@ mod correct {
         assert!(report.broken.is_empty(), "broken: {:#?}", report.broken);
         assert_eq!(report.unreached, unreachable, "the model is easier than it should be");
         assert!(report.unique_states >= states_min, "only {} states", report.unique_states);
+    }
+
+    #[test]
+    fn one_worker_uses_a_lane_however_leases_expire() {
+        let report = lease::exhaust("leases", leases(3, 2));
+        assert_holds(&report, 10_000, &[]);
     }
 
     #[test]
@@ -462,5 +472,41 @@ mod process_bugs {
     #[test]
     fn timers_that_mean_nothing() {
         assert_found(saga(2, [0, 1, 0, 0]), Bug::TimerLost, process::ENDS);
+    }
+}
+
+mod lease_bugs {
+    use relais_model::lease::{EPOCH, EXCLUSIVE, LeaseBug, LeaseConfig, UNCLEAN};
+
+    use super::*;
+
+    fn assert_found(bug: LeaseBug, property: &'static str) {
+        let report = lease::hunt(LeaseConfig { bug: Some(bug), ..leases(3, 2) }, property);
+        assert!(report.broken.contains_key(property), "{bug:?} was not found");
+    }
+
+    #[test]
+    fn an_expired_lease_renewed_in_the_same_term() {
+        assert_found(LeaseBug::TermKept, EXCLUSIVE);
+    }
+
+    #[test]
+    fn a_lost_worker_that_is_not_locked() {
+        assert_found(LeaseBug::NoLock, EXCLUSIVE);
+    }
+
+    #[test]
+    fn a_forgotten_worker_whose_lanes_are_clean() {
+        assert_found(LeaseBug::ForgottenIsClean, UNCLEAN);
+    }
+
+    #[test]
+    fn an_owner_without_a_lease_that_is_lost_by_its_name() {
+        assert_found(LeaseBug::OrphanByName, EXCLUSIVE);
+    }
+
+    #[test]
+    fn a_take_over_without_a_new_epoch() {
+        assert_found(LeaseBug::EpochKept, EPOCH);
     }
 }

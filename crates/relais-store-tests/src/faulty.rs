@@ -20,7 +20,7 @@ use relais_core::{
     inspect::{
         IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail,
     },
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
@@ -28,8 +28,8 @@ use relais_core::{
     repair::{Mode, Repair, ReprocessOutcome},
     report::{Report, ReportUpdate},
     store::{
-        Changes, Fetch, Migrated, Payloads, RowMark, Settled, Store, StoreDriver, StoreError,
-        StoreFuture, StoreResult,
+        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, RowMark, Settled, Store,
+        StoreDriver, StoreError, StoreFuture, StoreResult,
     },
 };
 use uuid::Uuid;
@@ -193,6 +193,9 @@ impl Store for FaultyStore {
         migrate() -> Migrated;
         check() -> ();
         changes() -> Changes;
+        arrivals(ranges: Vec<IdRange>, limit: usize) -> Vec<OutboxArrival>;
+        destinations_with_work(destinations: Vec<String>) -> Vec<String>;
+        renew_lease(renewal: LeaseRenewal) -> i64;
         release_lanes(fence: Fence, release: LaneRelease) -> ();
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;

@@ -58,13 +58,16 @@ use relais_core::{
     bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
-    store::{Changes, Fetch, Migrated, Payloads, RowMark, Settled, Store, StoreError, StoreResult},
+    store::{
+        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, RowMark, Settled, Store,
+        StoreError, StoreResult,
+    },
 };
 use uuid::Uuid;
 
@@ -194,6 +197,29 @@ impl Store for PostgresStore {
 
     async fn changes(&self) -> StoreResult<Changes> {
         self.run_lease((), |client, _, ()| Box::pin(check::changes(client))).await
+    }
+
+    async fn arrivals(
+        &self,
+        ranges: Vec<IdRange>,
+        limit: usize,
+    ) -> StoreResult<Vec<OutboxArrival>> {
+        self.run_lease((ranges, limit), |client, _, (ranges, limit)| {
+            Box::pin(check::arrivals(client, ranges, *limit))
+        })
+        .await
+    }
+
+    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>> {
+        let marks = self.shared.marks.for_search(&destinations);
+        self.run_lease((destinations, marks), |client, _, (destinations, marks)| {
+            Box::pin(check::destinations_with_work(client, destinations, marks))
+        })
+        .await
+    }
+
+    async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64> {
+        self.run_lease(renewal, |client, _, renewal| Box::pin(lanes::renew(client, renewal))).await
     }
 
     async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {

@@ -44,13 +44,16 @@ use relais_core::{
     bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, Scope},
+    lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
-    store::{Changes, Fetch, Migrated, Payloads, RowMark, Settled, Store, StoreError, StoreResult},
+    store::{
+        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, RowMark, Settled, Store,
+        StoreError, StoreResult,
+    },
 };
 use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
@@ -172,6 +175,22 @@ impl Store for SqliteStore {
 
     async fn changes(&self) -> StoreResult<Changes> {
         self.inner.watcher.read(check::changes).await
+    }
+
+    async fn arrivals(
+        &self,
+        ranges: Vec<IdRange>,
+        limit: usize,
+    ) -> StoreResult<Vec<OutboxArrival>> {
+        self.inner.watcher.read(move |db| check::arrivals(db, &ranges, limit)).await
+    }
+
+    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>> {
+        self.inner.watcher.read(move |db| check::destinations_with_work(db, &destinations)).await
+    }
+
+    async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64> {
+        self.writer().run(move |tx| lanes::renew(tx, &renewal)).await
     }
 
     async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {

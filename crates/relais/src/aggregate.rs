@@ -83,7 +83,7 @@ use relais_store::{BlockingTransaction, Transaction};
 use uuid::Uuid;
 
 pub use self::events::{Events, RecordedEvent};
-use crate::pulse;
+use crate::wake;
 
 /// Maximum number of events of one save: an aggregate with more of them has a loop.
 pub const EVENTS_MAX: usize = 10_000;
@@ -336,9 +336,7 @@ fn unsent<A: Aggregate>(aggregate: &A, source: StoreError) -> SaveError {
 
 fn saved<A: Aggregate>(aggregate: &mut A, rows: &[NewMessage]) -> Vec<Uuid> {
     aggregate.events_mut().saved();
-    if !rows.is_empty() {
-        pulse::sent();
-    }
+    wake::sent_to(rows.iter().map(|row| row.destination.as_str()));
     rows.iter().map(|row| row.message_id).collect()
 }
 

@@ -13,7 +13,7 @@ use std::{
 use relais_core::{
     bulk::BulkTarget,
     inbox::{INBOX_SEPARATOR, SUBSCRIBER_SEPARATOR, subscriber_inbox},
-    lane::{Fence, Scope},
+    lane::Scope,
     outbox::OnDeadLetter,
     process::{Definition, TIMER_FIRED, TimerOwner},
     publisher::Publisher,
@@ -33,6 +33,7 @@ use crate::{
     inbox::{EventAction, InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
+    lease::WorkerLease,
     observe::Observer,
     process::{
         registry::Registry,
@@ -273,10 +274,10 @@ impl App {
         let observer = running.observer();
         observer.identify(&worker, self.processes.process_types());
         let mut controlled = ControlledWorkers::default();
+        let lease = WorkerLease::new(Arc::clone(&store), worker.clone(), self.lease);
         let keeper = |scope| {
             let heartbeat = observer.scope(&scope);
-            let fence = Fence { scope, worker: worker.clone() };
-            LaneKeeper::new(Arc::clone(&store), fence, self.lease).report_to(heartbeat)
+            LaneKeeper::under(Arc::clone(&lease), scope).report_to(heartbeat)
         };
         let unserved = UnservedCheck::new(self.store.clone(), own, running.observer());
         running.spawn("unserved".into(), Box::new(unserved));
@@ -286,7 +287,7 @@ impl App {
             let (store, crowd) = (Arc::clone(&self.store), running.crowd.subscribe());
             let (relay, limits) = destination.relay(&name, store, lanes, counters, crowd);
             controlled.destination(&name, limits);
-            running.spawn(format!("relay {name}"), relay);
+            running.spawn_relay(&name, relay);
         }
         let alarm = Arc::<Alarm>::default();
         if !self.processes.is_empty() {
@@ -334,6 +335,9 @@ impl App {
         start_sources(&mut running, &store, (&self.inbox, &mut controlled), self.sources);
         let cleanup = Cleanup::new(Arc::clone(&store), self.retention, running.observer());
         running.spawn("cleanup".into(), Box::new(cleanup));
+        if lease.is_used() {
+            running.tasks.spawn(Arc::clone(&lease).run(running.stop.clone()));
+        }
         running.spawn_loops(store, controlled, worker);
         running
     }

@@ -343,7 +343,7 @@ impl Worker for InboxWorker {
     async fn returned(&mut self) {
         tokio::select! {
             Some(done) = self.handlers.join_next() => self.add_finished(done),
-            () = self.reader.keeper().arrived() => self.reader.request_read(),
+            () = self.reader.keeper().changed() => self.reader.request_read(),
         }
     }
 

@@ -78,6 +78,7 @@ pub mod process;
 pub mod repair;
 
 mod app;
+mod arrivals;
 mod bulk;
 mod cleanup;
 mod handover;
@@ -85,6 +86,7 @@ mod ingest;
 mod key_queues;
 mod lane_reader;
 mod lanes;
+mod lease;
 mod limits;
 mod lock;
 mod publish_guard;
@@ -97,6 +99,7 @@ mod running;
 mod signal;
 mod timing;
 mod unserved;
+mod wake;
 mod worker;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use relais_core::{
 use relais_store::{BlockingTransaction, Transaction};
 use uuid::Uuid;
 
-use crate::pulse;
+use crate::wake;
 
 /// Writes messages for one destination. Cheap to clone.
 ///
@@ -201,7 +201,7 @@ impl Outbox {
         T: BlockingTransaction + ?Sized,
     {
         tx.enqueue(rows)?;
-        pulse::sent();
+        wake::sent_to(rows.iter().map(|row| row.destination.as_str()));
         Ok(rows.iter().map(|row| row.message_id).collect())
     }
 
@@ -210,7 +210,7 @@ impl Outbox {
         T: Transaction + ?Sized,
     {
         tx.enqueue(rows).await?;
-        pulse::sent();
+        wake::sent_to(rows.iter().map(|row| row.destination.as_str()));
         Ok(rows.iter().map(|row| row.message_id).collect())
     }
 }

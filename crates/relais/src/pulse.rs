@@ -1,70 +1,146 @@
-//! Wakes the workers: at once for messages sent in this process, by a cheap poll for rows of other
-//! processes.
+//! Polls for rows of other processes, once for all workers of an app, and wakes those that have work.
 //!
 //! Never by NOTIFY inside a user's transaction: that would serialise all commits of the cluster.
 
 use std::{
-    sync::{Arc, LazyLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use relais_core::store::{Changes, Store};
+use relais_core::store::{Changes, Store, StoreError};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-/// The interval of polls for new rows, …
+use crate::{
+    arrivals::{ARRIVALS_MAX, UnseenIds, WokenDestinations},
+    wake::Wakers,
+};
+
+/// The interval of polls while rows of other processes arrive, …
+const BUSY_POLL_EVERY: Duration = Duration::from_millis(4);
+const BUSY_FOR: Duration = Duration::from_millis(100);
+/// … for a while after the last row, …
 const POLL_EVERY: Duration = Duration::from_millis(14);
-/// … and the interval after a quiet time: each poll costs both sides a round trip.
+/// … and after a quiet time: each poll costs both sides a round trip.
 const QUIET_POLL_EVERY: Duration = Duration::from_millis(40);
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// The interval after a poll that failed.
 const FAILED_POLL_EVERY: Duration = Duration::from_millis(500);
+/// The interval of searches for due rows: retries, delayed rows, and rows that became visible late.
+const SEARCH_EVERY: Duration = Duration::from_millis(800);
 
-/// Raised by every send in this process. The rows become visible when the sender commits, a moment
-/// later; workers poll often for a while after a wake-up.
-static SENT: LazyLock<watch::Sender<u64>> = LazyLock::new(|| watch::Sender::new(0));
-
-/// Wakes every worker in this process: a message is about to be committed.
-pub(crate) fn sent() {
-    SENT.send_modify(|n| *n = n.wrapping_add(1));
+/// The signals of the polls.
+pub(crate) struct PollSignals {
+    pub(crate) wakers: Arc<Wakers>,
+    /// Raised when workers join or leave.
+    pub(crate) crowd: watch::Sender<u64>,
+    /// Raised as `crowd`, and when lanes were handed over.
+    pub(crate) inbox: watch::Sender<u64>,
 }
 
-/// Polls until `stop`. Raises `wake` for sends of this process and changes in the store, `crowd` when
-/// workers join or leave, and `inbox` as `crowd` and when lanes were handed over.
-pub(crate) async fn run(
-    store: Arc<dyn Store>,
-    wake: watch::Sender<u64>,
-    crowd: watch::Sender<u64>,
-    inbox: watch::Sender<u64>,
-    stop: CancellationToken,
-) {
-    let mut sends = SENT.subscribe();
-    let mut last: Option<Changes> = None;
-    let mut moved = Instant::now();
+/// Polls until `stop`.
+pub(crate) async fn run(store: Arc<dyn Store>, signals: PollSignals, stop: CancellationToken) {
+    let mut poller = Poller {
+        store,
+        signals,
+        last: None,
+        unseen: UnseenIds::default(),
+        moved: Instant::now(),
+        arrived: None,
+        searched: Instant::now(),
+    };
     loop {
-        let pause = match store.changes().await {
-            Ok(now) => {
-                let before = last.replace(now);
-                if before.map(|changes| changes.rows) != Some(now.rows) {
-                    moved = Instant::now();
-                    wake.send_modify(|n| *n = n.wrapping_add(1));
-                }
-                // The first answer counts as a change: a worker may have left before it.
-                let crowded = before.map(|changes| changes.workers) != Some(now.workers);
-                if crowded {
-                    crowd.send_modify(|n| *n = n.wrapping_add(1));
-                }
-                if crowded || before.map(|changes| changes.handed_over) != Some(now.handed_over) {
-                    inbox.send_modify(|n| *n = n.wrapping_add(1));
-                }
-                if moved.elapsed() < QUIET_AFTER { POLL_EVERY } else { QUIET_POLL_EVERY }
-            }
+        let pause = match poller.poll().await {
+            Ok(()) => poller.pause(),
             Err(_) => FAILED_POLL_EVERY,
         };
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = sends.changed() => wake.send_modify(|n| *n = n.wrapping_add(1)),
             () = sleep(pause) => {}
+        }
+    }
+}
+
+struct Poller {
+    store: Arc<dyn Store>,
+    signals: PollSignals,
+    last: Option<Changes>,
+    unseen: UnseenIds,
+    /// The time of the last change of rows.
+    moved: Instant,
+    /// The time at which the last row was found that no send of this process had announced.
+    arrived: Option<Instant>,
+    searched: Instant,
+}
+
+impl Poller {
+    async fn poll(&mut self) -> Result<(), StoreError> {
+        let now = self.store.changes().await?;
+        let before = self.last.replace(now);
+        if before.map(|changes| changes.rows) != Some(now.rows) {
+            self.moved = Instant::now();
+            self.signals.wakers.wake_others();
+        }
+        if before.map(|changes| changes.decisions) != Some(now.decisions) {
+            self.signals.wakers.wake_destinations();
+        }
+        if before.map(|changes| changes.outbox) != Some(now.outbox) {
+            self.moved = Instant::now();
+        }
+        // The first answer counts as a change: a worker may have left before it.
+        let crowded = before.map(|changes| changes.workers) != Some(now.workers);
+        if crowded {
+            self.signals.crowd.send_modify(|n| *n = n.wrapping_add(1));
+        }
+        if crowded || before.map(|changes| changes.handed_over) != Some(now.handed_over) {
+            self.signals.inbox.send_modify(|n| *n = n.wrapping_add(1));
+        }
+        self.find_arrivals(now.outbox).await?;
+        if self.searched.elapsed() >= SEARCH_EVERY {
+            self.searched = Instant::now();
+            self.search().await?;
+        }
+        Ok(())
+    }
+
+    /// Wakes the destinations of rows that have become visible.
+    async fn find_arrivals(&mut self, drawn: i64) -> Result<(), StoreError> {
+        let woken = match self.unseen.ranges(drawn, Instant::now()) {
+            None => WokenDestinations::All,
+            Some(ranges) if ranges.is_empty() => return Ok(()),
+            Some(ranges) => self.unseen.learn(self.store.arrivals(ranges, ARRIVALS_MAX).await?),
+        };
+        match woken {
+            WokenDestinations::All => self.signals.wakers.wake_destinations(),
+            WokenDestinations::Named(names) => {
+                let woken = names.iter().filter(|name| self.signals.wakers.wake(name)).count();
+                if woken > 0 {
+                    self.arrived = Some(Instant::now());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes the destinations that may have due rows.
+    async fn search(&mut self) -> Result<(), StoreError> {
+        let destinations = self.signals.wakers.destinations();
+        if destinations.is_empty() {
+            return Ok(());
+        }
+        for name in self.store.destinations_with_work(destinations).await? {
+            self.signals.wakers.wake(&name);
+        }
+        Ok(())
+    }
+
+    fn pause(&self) -> Duration {
+        if self.arrived.is_some_and(|at| at.elapsed() < BUSY_FOR) {
+            BUSY_POLL_EVERY
+        } else if self.moved.elapsed() < QUIET_AFTER || self.unseen.has_gaps() {
+            POLL_EVERY
+        } else {
+            QUIET_POLL_EVERY
         }
     }
 }

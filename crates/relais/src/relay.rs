@@ -44,8 +44,8 @@ use crate::{
     observe::DestinationCounters,
     publish_guard::PublishGuard,
     random::random,
-    timing::{CALL_STOP_GRACE, REST_MAX},
-    worker::{PassOutcome, Worker},
+    timing::{CALL_STOP_GRACE, REST_MAX, WOKEN_REST_MAX},
+    worker::{PassOutcome, Polling, Worker},
 };
 
 /// A call that returned.
@@ -261,7 +261,11 @@ impl Relay {
     }
 
     fn until_retry(&mut self) -> Duration {
-        let Some(at) = self.retry_at else { return REST_MAX };
+        let Some(at) = self.retry_at else {
+            let is_quiet = self.calls.is_empty() && self.reader.queues.is_empty();
+            let rests = self.guard.limits().is_resting();
+            return if is_quiet && !rests { WOKEN_REST_MAX } else { REST_MAX };
+        };
         let wait = at.saturating_duration_since(Instant::now());
         if wait.is_zero() {
             // Due by the clock of this machine; the database decides, so poll as usual.
@@ -307,14 +311,22 @@ impl Worker for Relay {
         })
     }
 
+    fn polling(&self) -> Polling {
+        Polling::Woken
+    }
+
     async fn returned(&mut self) {
         let due = self.unsettled.due_at(self.is_idle());
-        let Self { calls, unsettled, read, .. } = self;
+        let Self { calls, unsettled, read, reader, .. } = self;
         let done = tokio::select! {
             Some(done) = calls.join_next() => done,
             () = unsettled.ended() => return,
             () = read.ended() => return,
             () = sleep_until(due) => return,
+            () = reader.keeper().changed() => {
+                reader.request_read();
+                return;
+            }
         };
         self.add_finished(done);
     }

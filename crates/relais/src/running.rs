@@ -16,8 +16,10 @@ use crate::{
     control::{self, ControlledWorkers},
     health::{Health, HealthCheck},
     observe::Observer,
-    pulse, report,
-    worker::{self, Worker},
+    pulse::{self, PollSignals},
+    report,
+    wake::Wakers,
+    worker::{self, WakeUps, Worker},
 };
 
 /// Time that workers get to settle and to release their lanes after the limit of
@@ -36,7 +38,7 @@ pub struct WorkerPanicked(pub(crate) String);
 pub struct RunningApp {
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: JoinSet<()>,
-    pub(crate) wake: watch::Sender<u64>,
+    pub(crate) wakers: Arc<Wakers>,
     /// Raised when workers joined or left: the lanes are shared again.
     pub(crate) crowd: watch::Sender<u64>,
     /// The same for workers of the inbox, and when lanes were handed over for an event type.
@@ -60,7 +62,7 @@ impl RunningApp {
         Self {
             stop: CancellationToken::new(),
             tasks: JoinSet::new(),
-            wake: watch::Sender::new(0),
+            wakers: Wakers::new(),
             crowd: watch::Sender::new(0),
             inbox: watch::Sender::new(0),
             observer,
@@ -76,7 +78,7 @@ impl RunningApp {
 
     /// Makes every worker poll at once, as after a commit made outside [`Outbox`](crate::Outbox).
     pub fn wake(&self) {
-        self.wake.send_modify(|n| *n = n.wrapping_add(1));
+        self.wakers.wake_all();
     }
 
     /// Resolves with the message when a worker panicked: the process should stop then, because it does not
@@ -138,10 +140,10 @@ impl RunningApp {
         ended
     }
 
-    /// Returns a function that does what [`RunningApp::wake`] does, for workers that create work for others.
+    /// Returns a function that wakes the workers without a destination, for workers that write inbox rows.
     pub(crate) fn waker(&self) -> Box<dyn Fn() + Send + Sync> {
-        let wake = self.wake.clone();
-        Box::new(move || wake.send_modify(|n| *n = n.wrapping_add(1)))
+        let wakers = Arc::clone(&self.wakers);
+        Box::new(move || wakers.wake_others())
     }
 
     /// Starts the loops that serve all workers: controls, reports and wake-ups.
@@ -151,19 +153,29 @@ impl RunningApp {
         controlled: ControlledWorkers,
         worker: String,
     ) {
-        let (wake, crowd) = (self.wake.clone(), self.crowd.clone());
-        let (inbox, stop) = (self.inbox.clone(), self.stop.clone());
-        let (controls, changed) = (Arc::clone(&store), self.waker());
-        self.tasks.spawn(control::run(controls, controlled, changed, stop.clone()));
+        let (wakers, stop) = (Arc::clone(&self.wakers), self.stop.clone());
+        let changed = Box::new(move || wakers.wake_all());
+        self.tasks.spawn(control::run(Arc::clone(&store), controlled, changed, stop.clone()));
         let (reports, observer) = (Arc::clone(&store), self.observer());
         self.tasks.spawn(report::run(reports, observer, worker, stop.clone()));
-        self.tasks.spawn(pulse::run(store, wake, crowd, inbox, stop));
+        let (crowd, inbox) = (self.crowd.clone(), self.inbox.clone());
+        let signals = PollSignals { wakers: Arc::clone(&self.wakers), crowd, inbox };
+        self.tasks.spawn(pulse::run(store, signals, stop));
     }
 
+    /// Starts a worker without a destination.
     pub(crate) fn spawn(&mut self, name: String, worker: Box<dyn Worker>) {
-        let (wake, stop) = (self.wake.subscribe(), self.stop.clone());
         let patience = self.patience.subscribe();
-        self.tasks.spawn(worker::run(name, worker, wake, stop, patience));
+        let wakes = WakeUps::new(self.wakers.subscribe());
+        self.tasks.spawn(worker::run(name, worker, wakes, self.stop.clone(), patience));
+    }
+
+    /// Starts the worker of a destination, which reads only when it is woken.
+    pub(crate) fn spawn_relay(&mut self, destination: &str, worker: Box<dyn Worker>) {
+        let patience = self.patience.subscribe();
+        let wakes = WakeUps::new(self.wakers.subscribe_to(destination));
+        let name = format!("relay {destination}");
+        self.tasks.spawn(worker::run(name, worker, wakes, self.stop.clone(), patience));
     }
 }
 

@@ -8,6 +8,8 @@ const BEATS_PER_LEASE: u32 = 3;
 const BEAT_RETRY: Duration = Duration::from_millis(200);
 /// The longest rest of an idle worker between two reads of its table.
 pub(crate) const REST_MAX: Duration = Duration::from_secs(1);
+/// The longest rest of a relay without rows and calls: it is woken for new rows.
+pub(crate) const WOKEN_REST_MAX: Duration = Duration::from_secs(5);
 /// Time that a stopping relay waits for calls in flight beyond their own time limit.
 pub(crate) const CALL_STOP_GRACE: Duration = Duration::from_secs(1);
 /// The longest time that the result of a call waits for others to share a commit with.

@@ -1,2 +1,4 @@
-SELECT scope || ' ' || CAST(lane AS TEXT) FROM relais_lane
-WHERE owner IS NOT NULL AND lease_until > clock_timestamp()
+SELECT l.scope || ' ' || CAST(l.lane AS TEXT)
+FROM relais_lane AS l
+JOIN relais_lease AS w ON w.worker = l.owner
+WHERE w.lease_until > clock_timestamp()

@@ -42,7 +42,7 @@ const HELD: &str = "\
         WHERE owner IS NOT NULL AND finished_at IS NULL";
 /// Expires the leases of a killed process.
 const TIME_PASSES: &str = "\
-    UPDATE relais_lane SET lease_until = '2000-01-01T00:00:00.000Z' WHERE owner IS NOT NULL; \
+    UPDATE relais_lease SET lease_until = '2000-01-01T00:00:00.000Z'; \
     UPDATE relais_bulk_job SET lease_until = '2000-01-01T00:00:00.000Z' WHERE finished_at IS NULL; \
     DELETE FROM relais_worker;";
 

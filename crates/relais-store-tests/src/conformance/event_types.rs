@@ -76,7 +76,7 @@ pub async fn a_worker_learns_which_types_other_live_workers_know(f: &dyn Fixture
     beat(f, &mut b, &["C"]).await;
     assert_eq!(beat(f, &mut a, &["A"]).await.types_elsewhere, ["C"], "a change is announced");
     let past = f.past();
-    f.run(&format!("UPDATE relais_worker SET seen_until = {past} WHERE worker = 'b'")).await;
+    f.run(&format!("UPDATE relais_lease SET lease_until = {past} WHERE worker = 'b'")).await;
     assert!(beat(f, &mut a, &["A"]).await.types_elsewhere.is_empty(), "the lost know nothing");
     beat(f, &mut b, &["C"]).await;
     assert_eq!(beat(f, &mut a, &["A"]).await.types_elsewhere, ["C"], "it is back");
@@ -121,7 +121,7 @@ pub async fn a_lane_wanted_by_no_live_worker_goes_to_any(f: &dyn Fixture) {
     let given = a.lanes[0].lane;
     hand_over(&a, &[given], "B", false).await;
     let past = f.past();
-    f.run(&format!("UPDATE relais_worker SET seen_until = {past} WHERE worker = 'b'")).await;
+    f.run(&format!("UPDATE relais_lease SET lease_until = {past} WHERE worker = 'b'")).await;
     let grant = beat(f, &mut a, &["A"]).await;
     assert!(grant.lanes.iter().any(|lane| lane.lane == given), "nothing is stranded");
     assert_eq!(f.number("SELECT count(*) FROM relais_lane WHERE wanted_type IS NOT NULL").await, 0);

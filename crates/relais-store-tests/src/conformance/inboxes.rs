@@ -128,7 +128,7 @@ pub async fn rows_of_an_inbox_without_a_live_worker_are_counted(f: &dyn Fixture)
     let expected = |name: &str, rows| Count { name: name.to_owned(), rows };
     assert_eq!(unserved().await, [expected("@mail", 2)], "fresh rows and waiting ones");
     let past = f.past();
-    f.run(&format!("UPDATE relais_worker SET seen_until = {past} WHERE worker = 'b'")).await;
+    f.run(&format!("UPDATE relais_lease SET lease_until = {past} WHERE worker = 'b'")).await;
     assert_eq!(unserved().await, [expected("@mail", 2), expected("billing", 2)], "a lost worker");
     billing.leave().await;
     let _mail = Worker::start(f.store(), Scope::of_inbox("@mail"), "n").await;

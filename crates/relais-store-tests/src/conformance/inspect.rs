@@ -150,7 +150,7 @@ pub async fn the_overview_shows_workers_and_whether_they_live(f: &dyn Fixture) {
     Worker::inbox(f, "a").await;
     Worker::outbox(f, "orders", "b").await;
     let past = f.past();
-    f.run(&format!("UPDATE relais_worker SET seen_until = {past} WHERE worker = 'b'")).await;
+    f.run(&format!("UPDATE relais_lease SET lease_until = {past} WHERE worker = 'b'")).await;
     let workers = overview(f).await.workers;
     let worker = |name: &str| workers.iter().find(|w| w.worker == name).expect("shown");
     let (a, b) = (worker("a"), worker("b"));

@@ -34,6 +34,8 @@ macro_rules! store_conformance {
             }
             outbox {
                 an_enqueued_message_is_pending_with_a_positive_id
+                new_rows_are_found_by_their_ids_with_their_destinations
+                destinations_with_fresh_or_due_rows_have_work
                 every_field_of_a_message_comes_back a_large_batch_keeps_its_order
                 nothing_to_write_is_nothing_written
                 one_message_id_is_written_once_and_gives_the_same_row
@@ -125,10 +127,14 @@ macro_rules! store_conformance {
                 a_worker_that_leaves_frees_everything leaving_frees_lanes_the_worker_forgot
                 a_lane_of_another_worker_cannot_be_given_back
                 dead_workers_are_taken_over_unclean_with_a_new_epoch
-                a_live_lease_is_not_taken_even_from_a_silent_worker
+                a_live_lease_is_not_taken_even_from_an_unannounced_worker
                 an_expired_lease_is_taken_up_to_the_share a_lease_that_ends_later_than_any_can_is_taken
-                renewing_keeps_the_epoch
-                an_expired_lease_that_was_not_taken_is_renewed_as_it_was
+                one_lease_covers_the_lanes_of_all_scopes renewing_keeps_epoch_and_term
+                an_expired_lease_that_was_not_taken_is_renewed_in_a_new_term
+                lanes_of_an_owner_without_a_lease_are_taken_unclean
+                a_forgotten_worker_leaves_its_lanes_free_and_unclean
+                an_announced_worker_has_a_share_before_it_asks_for_lanes
+                a_lease_that_lost_a_lane_is_never_renewed_in_the_same_term
                 taking_a_lane_again_raises_the_epoch_for_the_same_name_too
                 nodes_that_lease_together_never_share_a_lane
                 nodes_that_work_together_dispatch_each_row_once

@@ -7,7 +7,7 @@ use relais_core::{
     inspect::InspectExt,
     message::Category,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement, OutboxStatus},
-    store::RowMark,
+    store::{IdRange, RowMark},
     time::Timestamp,
 };
 use uuid::Uuid;
@@ -365,6 +365,58 @@ pub async fn a_new_row_changes_the_number_that_wakes_workers(f: &dyn Fixture) {
         one.enqueue(messages("orders", 1)).await.expect("enqueue");
         assert_ne!(two.changes().await.expect("changes"), middle, "another node's, {round}");
     }
+}
+
+pub async fn new_rows_are_found_by_their_ids_with_their_destinations(f: &dyn Fixture) {
+    let store = f.store();
+    let before = store.changes().await.expect("changes").outbox;
+    let mut ids = store.enqueue(messages("orders", 3)).await.expect("enqueue");
+    ids.extend(store.enqueue(messages("mails", 2)).await.expect("enqueue"));
+    let drawn = store.changes().await.expect("changes").outbox;
+    assert!(before < ids[0] && drawn == ids[4], "{before} {ids:?} {drawn}");
+    f.run(&format!("UPDATE relais_outbox SET status = 'DISPATCHED' WHERE id = {}", ids[1])).await;
+    let range = |first, last| IdRange { first, last };
+    let found = async |ranges, limit| {
+        let found = f.second().arrivals(ranges, limit).await.expect("arrivals");
+        found.into_iter().map(|row| (row.id, row.destination)).collect::<Vec<_>>()
+    };
+    let row = |at: usize, name: &str| (ids[at], Some(name.to_owned()));
+    let all =
+        [row(0, "orders"), (ids[1], None), row(2, "orders"), row(3, "mails"), row(4, "mails")];
+    assert_eq!(found(vec![range(before + 1, drawn)], 9).await, all);
+    assert_eq!(found(vec![range(before + 1, drawn)], 2).await, all[..2], "lowest first");
+    let two = vec![range(ids[0], ids[0]), range(ids[3], drawn + 100)];
+    assert_eq!(found(two, 9).await, [all[0].clone(), all[3].clone(), all[4].clone()]);
+    assert_eq!(found(vec![], 9).await, []);
+    assert_eq!(found(vec![range(drawn + 1, i64::MAX)], 9).await, []);
+}
+
+pub async fn destinations_with_fresh_or_due_rows_have_work(f: &dyn Fixture) {
+    let names = ["done", "fresh", "due", "later", "none"];
+    for name in &names[..4] {
+        f.store().enqueue(messages(name, 2)).await.expect("enqueue");
+    }
+    let (past, future) = (f.past(), f.future());
+    f.run("UPDATE relais_outbox SET status = 'DISPATCHED' WHERE destination = 'done'").await;
+    for (name, time) in [("due", past), ("later", future)] {
+        let set = format!("UPDATE relais_outbox SET next_attempt_at = {time}");
+        f.run(&format!("{set} WHERE destination = '{name}'")).await;
+    }
+    let search = async || {
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        let found = f.store().destinations_with_work(names).await.expect("search");
+        found.into_iter().collect::<BTreeSet<_>>()
+    };
+    assert_eq!(search().await, BTreeSet::from(["due".to_owned(), "fresh".to_owned()]));
+    let worker = Worker::outbox(f, "fresh", "w").await;
+    for _ in 0..2 {
+        let rows = worker.pending(9).await;
+        let fates = rows.iter().map(|row| worker.outbox_fate(row, OutboxFate::Dispatched));
+        worker.settle_all(fates.collect()).await;
+    }
+    assert_eq!(search().await, BTreeSet::from(["due".to_owned()]));
+    f.store().enqueue(messages("fresh", 1)).await.expect("enqueue");
+    assert_eq!(search().await.len(), 2, "also behind rows that were settled");
 }
 
 pub async fn headers_of_other_writers_can_be_read(f: &dyn Fixture) {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement},
-    lane::{Fence, LaneRelease, LaneRequest, OwnedLane, Scope},
+    lane::{Fence, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane, Scope, ScopeAnnouncement},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::Change,
     quarantine::{HOLD_AFTER, HOLD_FOR},
@@ -28,6 +28,8 @@ pub(super) struct Worker {
     pub(super) fence: Fence,
     pub(super) lanes: Vec<OwnedLane>,
     pub(super) surplus: usize,
+    pub(super) term: i64,
+    pub(super) unsettled: bool,
 }
 
 impl Worker {
@@ -43,9 +45,21 @@ impl Worker {
 
     pub(super) async fn start(store: Arc<dyn StoreDriver>, scope: Scope, name: &str) -> Self {
         let fence = Fence { scope, worker: name.to_owned() };
-        let mut worker = Self { store, fence, lanes: Vec::new(), surplus: 0 };
+        let (lanes, surplus, term, unsettled) = (Vec::new(), 0, 0, false);
+        let mut worker = Self { store, fence, lanes, surplus, term, unsettled };
         worker.heartbeat().await;
         worker
+    }
+
+    /// Renews its lease and asks for no lanes; returns the term.
+    pub(super) async fn renew(&self) -> i64 {
+        self.announce(Vec::new()).await
+    }
+
+    /// Renews its lease and announces scopes; returns the term.
+    pub(super) async fn announce(&self, announce: Vec<ScopeAnnouncement>) -> i64 {
+        let renewal = LeaseRenewal { worker: self.fence.worker.clone(), lease: LEASE, announce };
+        self.store.renew_lease(renewal).await.expect("renew the lease")
     }
 
     pub(super) async fn heartbeat(&mut self) {
@@ -53,6 +67,7 @@ impl Worker {
         let grant = self.store.lease_lanes(request).await.expect("lease lanes");
         self.lanes = grant.lanes;
         self.surplus = grant.surplus;
+        (self.term, self.unsettled) = (grant.term, grant.unsettled);
     }
 
     /// Releases this many of its lanes, the last ones.
@@ -212,9 +227,8 @@ pub(super) async fn make_due(f: &dyn Fixture, table: &str) {
     .await;
 }
 
-/// Lets every lease and heartbeat run out, as if all workers had died.
+/// Lets every lease run out, as if all workers had died.
 pub(super) async fn expire_all(f: &dyn Fixture) {
     let past = f.past();
-    f.run(&format!("UPDATE relais_lane SET lease_until = {past} WHERE owner IS NOT NULL")).await;
-    f.run(&format!("UPDATE relais_worker SET seen_until = {past}")).await;
+    f.run(&format!("UPDATE relais_lease SET lease_until = {past}")).await;
 }

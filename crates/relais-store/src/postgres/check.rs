@@ -1,10 +1,12 @@
 //! What must be so before relais works here: the server, its settings, the schema, the privileges.
 //! Every refusal names the next step. Changes nothing.
 
-use relais_core::store::{Changes, StoreError};
+use relais_core::store::{Changes, IdRange, OutboxArrival, StoreError};
+
+use tokio_postgres::Row;
 
 use super::session::Client;
-use super::{error::Failure, migrate};
+use super::{error::Failure, migrate, row};
 use crate::migration::{self, Script};
 
 /// The oldest server relais works with.
@@ -49,7 +51,38 @@ pub(super) async fn changes(client: &Client<'_>) -> Result<Changes, Failure> {
     let statement = client.prepare_cached(sql!("changes")).await?;
     let row = client.query_one(&statement, &[]).await?;
     let number = |at| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
-    Ok(Changes { rows: number(0), workers: number(1), handed_over: number(2) })
+    Ok(Changes {
+        rows: number(0),
+        decisions: number(1),
+        outbox: row.get(2),
+        workers: number(3),
+        handed_over: number(4),
+    })
+}
+
+/// Returns the visible outbox rows with ids in the ranges.
+pub(super) async fn arrivals(
+    client: &Client<'_>,
+    ranges: &[IdRange],
+    limit: usize,
+) -> Result<Vec<OutboxArrival>, Failure> {
+    let statement = client.prepare_cached(sql!("arrivals")).await?;
+    let first: Vec<i64> = ranges.iter().map(|range| range.first).collect();
+    let last: Vec<i64> = ranges.iter().map(|range| range.last).collect();
+    let rows = client.query(&statement, &[&first, &last, &row::count(limit)]).await?;
+    let arrival = |row: &Row| OutboxArrival { id: row.get(0), destination: row.get(1) };
+    Ok(rows.iter().map(arrival).collect())
+}
+
+/// Returns those of the destinations that may have due rows; `marks` has the mark of each.
+pub(super) async fn destinations_with_work(
+    client: &Client<'_>,
+    destinations: &[String],
+    marks: &[i64],
+) -> Result<Vec<String>, Failure> {
+    let statement = client.prepare_cached(sql!("destinations_with_work")).await?;
+    let rows = client.query(&statement, &[&destinations, &marks]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// The treatment of settings that may lose acknowledged messages.

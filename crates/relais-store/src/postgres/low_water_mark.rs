@@ -44,7 +44,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais_core::lane::OwnedLane;
+use relais_core::lane::{OwnedLane, Scope};
 use tokio_postgres::Row;
 
 use super::row::{Micros, Read};
@@ -61,7 +61,7 @@ pub(super) const FETCHES_MAX: usize = 3;
 
 /// The marks of all scopes of a store.
 #[derive(Debug, Default)]
-pub(super) struct Marks(Mutex<HashMap<String, Mark>>);
+pub(super) struct Marks(Mutex<HashMap<String, Mark>>, Mutex<Option<Instant>>);
 
 /// The start of one fetch, and the questions it asks beside its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +150,22 @@ impl Marks {
     pub(super) fn at(&self, scope: &str) -> i64 {
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         marks.get(scope).map_or(0, |mark| mark.at)
+    }
+
+    /// Returns where a search for work starts, for each destination. Now and then it starts below the
+    /// marks, as fetches do: a destination that is not woken does not fetch.
+    pub(super) fn for_search(&self, destinations: &[String]) -> Vec<i64> {
+        let mut searched = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if searched.is_none_or(|at| at.elapsed() >= LOOK_BELOW_EVERY) {
+            *searched = Some(Instant::now());
+            return vec![0; destinations.len()];
+        }
+        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mark = |name: &String| {
+            let scope = Scope::Outbox(name.clone()).to_string();
+            marks.get(&scope).map_or(0, |mark| mark.at)
+        };
+        destinations.iter().map(mark).collect()
     }
 
     /// After a new connection nothing is known of the server behind it.

@@ -15,12 +15,15 @@ use super::{error::Failure, session::Client};
 use crate::migration::{self, AppliedScript, Script};
 
 /// All scripts, in order.
-pub const SCRIPTS: &[Script] = &[Script {
-    number: 1,
-    name: "relais",
-    needs: 1,
-    sql: include_str!("migrations/0001_relais.sql"),
-}];
+pub const SCRIPTS: &[Script] = &[
+    Script { number: 1, name: "relais", needs: 1, sql: include_str!("migrations/0001_relais.sql") },
+    Script {
+        number: 2,
+        name: "worker_lease",
+        needs: 2,
+        sql: include_str!("migrations/0002_worker_lease.sql"),
+    },
+];
 
 /// Returns the scripts as one text, for an operator who applies them by hand.
 pub fn schema_sql() -> String {

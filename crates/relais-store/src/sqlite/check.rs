@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use relais_core::store::{Changes, StoreError};
+use relais_core::store::{Changes, IdRange, OutboxArrival, StoreError};
 use rusqlite::Connection;
 
 use super::{
     connect::{ConnectionSettings, SqliteOptions},
     migrate,
-    row::first,
+    row::{all, first, json_array, limit},
     writer::Writer,
 };
 use crate::migration::{self, Script};
@@ -153,10 +153,38 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, StoreError> {
 pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
     let changes = first(db, include_str!("sql/changes.sql"), [], |c| Changes {
         rows: u64::try_from(c.integer(0)).unwrap_or_default(),
-        workers: u64::try_from(c.integer(1)).unwrap_or_default(),
-        handed_over: u64::try_from(c.integer(2)).unwrap_or_default(),
+        decisions: u64::try_from(c.integer(1)).unwrap_or_default(),
+        outbox: c.integer(2),
+        workers: u64::try_from(c.integer(3)).unwrap_or_default(),
+        handed_over: u64::try_from(c.integer(4)).unwrap_or_default(),
     })?;
     Ok(changes.unwrap_or_default())
+}
+
+/// Returns the visible outbox rows with ids in the ranges.
+pub(super) fn arrivals(
+    db: &Connection,
+    ranges: &[IdRange],
+    rows_max: usize,
+) -> Result<Vec<OutboxArrival>, StoreError> {
+    let mut arrivals = Vec::new();
+    for IdRange { first, last } in ranges {
+        let sql = include_str!("sql/arrivals.sql");
+        arrivals.extend(all(db, sql, (first, last, limit(rows_max)), |c| OutboxArrival {
+            id: c.integer(0),
+            destination: c.text(1),
+        })?);
+    }
+    Ok(arrivals)
+}
+
+/// Returns those of the destinations that may have due rows.
+pub(super) fn destinations_with_work(
+    db: &Connection,
+    destinations: &[String],
+) -> Result<Vec<String>, StoreError> {
+    let sql = include_str!("sql/destinations_with_work.sql");
+    all(db, sql, [json_array(destinations)], |c| c.string(0))
 }
 
 #[cfg(test)]

@@ -16,12 +16,15 @@ use super::{error, writer::Writer};
 use crate::migration::{self, AppliedScript, Script};
 
 /// The scripts of this driver, in order.
-pub const SCRIPTS: &[Script] = &[Script {
-    number: 1,
-    name: "relais",
-    needs: 1,
-    sql: include_str!("migrations/0001_relais.sql"),
-}];
+pub const SCRIPTS: &[Script] = &[
+    Script { number: 1, name: "relais", needs: 1, sql: include_str!("migrations/0001_relais.sql") },
+    Script {
+        number: 2,
+        name: "worker_lease",
+        needs: 2,
+        sql: include_str!("migrations/0002_worker_lease.sql"),
+    },
+];
 
 const CREATE_SCHEMA: &str = include_str!("sql/create_schema.sql");
 const APPLIED: &str = include_str!("sql/applied_scripts.sql");

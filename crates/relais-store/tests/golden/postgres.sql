@@ -102,9 +102,13 @@ relais_lane.scope: text COLLATE "C" NOT NULL
 relais_lane.lane: smallint NOT NULL
 relais_lane.owner: text COLLATE "C"
 relais_lane.epoch: bigint NOT NULL DEFAULT 0
-relais_lane.lease_until: timestamp with time zone
 relais_lane.wanted_type: text COLLATE "C"
 relais_lane.unclean: boolean NOT NULL DEFAULT false
+relais_lease.worker: text COLLATE "C" NOT NULL
+relais_lease.lease_until: timestamp with time zone NOT NULL
+relais_lease.term: bigint NOT NULL
+relais_lease.moves: bigint NOT NULL DEFAULT 0
+relais_lease.handed_over: bigint NOT NULL DEFAULT 0
 relais_outbox.id: bigint NOT NULL IDENTITY
 relais_outbox.message_id: uuid NOT NULL DEFAULT (encode(set_bit(set_bit(OVERLAY(uuid_send(gen_random_uuid()) PLACING SUBSTRING(int8send(((EXTRACT(epoch FROM clock_timestamp()) * (1000)::numeric))::bigint) FROM 3) FROM 1 FOR 6), (52)::bigint, 1), (53)::bigint, 1), 'hex'::text))::uuid
 relais_outbox.category: text NOT NULL DEFAULT 'event'::text
@@ -178,9 +182,7 @@ relais_version.aggregate_id: text COLLATE "C" NOT NULL
 relais_version.version: bigint NOT NULL
 relais_worker.scope: text COLLATE "C" NOT NULL
 relais_worker.worker: text COLLATE "C" NOT NULL
-relais_worker.seen_until: timestamp with time zone NOT NULL
 relais_worker.event_types: text[] COLLATE "C"
-relais_worker.handed_over: bigint NOT NULL DEFAULT 0
 -- constraints
 relais_attempt.relais_attempt_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
 relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text, 'ignored'::text, 'delivered'::text])))
@@ -215,6 +217,7 @@ relais_inbox.relais_inbox_source_system_check: CHECK ((source_system <> ''::text
 relais_inbox.relais_inbox_status: CHECK ((status = ANY (ARRAY['RECEIVED'::text, 'RETRY'::text, 'FAILED'::text, 'PROCESSED'::text, 'SERDE_ERROR'::text])))
 relais_lane.relais_lane_lane_check: CHECK (((lane >= 0) AND (lane <= 63)))
 relais_lane.relais_lane_pkey: PRIMARY KEY (scope, lane)
+relais_lease.relais_lease_pkey: PRIMARY KEY (worker)
 relais_outbox.relais_outbox_attempts_check: CHECK (((attempts >= 0) AND (attempts < 1000000)))
 relais_outbox.relais_outbox_category_check: CHECK ((category = ANY (ARRAY['event'::text, 'command'::text, 'reply'::text])))
 relais_outbox.relais_outbox_destination_check: CHECK ((destination <> ''::text))
@@ -263,6 +266,7 @@ relais_inbox.relais_inbox_held: CREATE INDEX relais_inbox_held ON relais_inbox U
 relais_inbox.relais_inbox_pkey: CREATE UNIQUE INDEX relais_inbox_pkey ON relais_inbox USING btree (id)
 relais_inbox.relais_inbox_trouble: CREATE INDEX relais_inbox_trouble ON relais_inbox USING btree (status, id) WHERE (status = ANY (ARRAY['FAILED'::text, 'SERDE_ERROR'::text, 'RETRY'::text]))
 relais_lane.relais_lane_pkey: CREATE UNIQUE INDEX relais_lane_pkey ON relais_lane USING btree (scope, lane)
+relais_lease.relais_lease_pkey: CREATE UNIQUE INDEX relais_lease_pkey ON relais_lease USING btree (worker)
 relais_outbox.relais_outbox_cause: CREATE INDEX relais_outbox_cause ON relais_outbox USING btree (hashtextextended(causation_id, (0)::bigint)) WHERE (causation_id IS NOT NULL)
 relais_outbox.relais_outbox_due: CREATE INDEX relais_outbox_due ON relais_outbox USING btree (destination, next_attempt_at) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL))
 relais_outbox.relais_outbox_failed: CREATE INDEX relais_outbox_failed ON relais_outbox USING btree (id) WHERE (status = 'FAILED'::text)

@@ -192,12 +192,20 @@ CREATE TABLE relais_lane (
     lane        INTEGER NOT NULL CHECK (lane BETWEEN 0 AND 63),
     owner       TEXT,
     epoch       INTEGER NOT NULL DEFAULT 0,
-    lease_until TEXT,
-    -- A free lane that goes to a worker that knows this event type; NULL for any worker.
     wanted_type TEXT,
     -- A free lane whose next owner quarantines its first rows.
     unclean     INTEGER NOT NULL DEFAULT 0 CHECK (unclean IN (0, 1)),
     PRIMARY KEY (scope, lane)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE relais_lease (
+    worker      TEXT NOT NULL PRIMARY KEY,
+    lease_until TEXT NOT NULL,
+    -- Rises when the lease had expired before it was renewed: its lanes may have another owner since.
+    term        INTEGER NOT NULL,
+    -- Counts announced and left scopes, and lanes that were handed over; what other workers notice.
+    moves       INTEGER NOT NULL DEFAULT 0,
+    handed_over INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER relais_outbox_key AFTER INSERT ON relais_outbox
@@ -370,10 +378,6 @@ CREATE TABLE relais_version (
 CREATE TABLE relais_worker (
     scope      TEXT NOT NULL,
     worker     TEXT NOT NULL,
-    seen_until TEXT NOT NULL,
-    -- The event types that it announces: a JSON array, NULL in the outbox.
     event_types TEXT,
-    -- How many times it handed lanes over; what other workers notice.
-    handed_over INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (scope, worker)
 ) STRICT, WITHOUT ROWID;

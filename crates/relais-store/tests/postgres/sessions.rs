@@ -84,8 +84,10 @@ async fn one_connection_is_enough_for_everything_at_once() {
 async fn a_worker_that_stands_still_in_its_heartbeat_stops_no_other() {
     let Some(bed) = Bed::new().await else { return };
     bed.lanes().await;
-    // What a frozen worker leaves behind: its lanes renewed, and no commit.
-    bed.raw.batch_execute("BEGIN; UPDATE relais_lane SET lease_until = lease_until").await.unwrap();
+    // What a frozen worker leaves behind: its lease renewed, its lanes locked, and no commit.
+    let frozen = "BEGIN; UPDATE relais_lease SET lease_until = lease_until; \
+                  UPDATE relais_lane SET epoch = epoch";
+    bed.raw.batch_execute(frozen).await.unwrap();
     let request = LaneRequest::new(fence(outbox(), "w2"), Duration::from_secs(60));
     let granted = bed.schema.store().await.lease_lanes(request).await;
     assert_eq!(granted.expect("nobody waits").lanes, [], "its lease has not run out");

@@ -1,6 +1,11 @@
 //! Migrations that are cut off, that find something in their way, and that nodes run together.
 
-use relais_core::store::{Store, StoreError};
+use std::time::Duration;
+
+use relais_core::{
+    lane::{Fence, LaneRequest, Scope},
+    store::{Store, StoreError},
+};
 use relais_store::{
     SCHEMA_VERSION, Script,
     postgres::{SCRIPTS, schema_sql},
@@ -98,7 +103,9 @@ async fn nodes_that_migrate_at_once_apply_each_script_once() {
         applied.extend(node.await.unwrap().unwrap().applied);
     }
     applied.sort_unstable();
-    assert_eq!(applied, ["grow", "relais"]);
+    let mut all: Vec<&str> = new.iter().map(|script| script.name).collect();
+    all.sort_unstable();
+    assert_eq!(applied, all);
 }
 
 /// Its session saw an empty schema before it began to wait, and must not believe that any more. A
@@ -129,7 +136,7 @@ async fn a_node_that_waited_for_another_sees_what_that_one_made() {
     let all = [create.as_deref().unwrap(), sql, &record, "; COMMIT"].concat();
     first.batch_execute(&all).await.unwrap();
     let migrated = second.await.unwrap().unwrap();
-    assert_eq!((migrated.to, migrated.applied.len()), (SCHEMA_VERSION, 0));
+    assert_eq!((migrated.to, migrated.applied.len()), (number, 0));
 }
 
 #[tokio::test]
@@ -178,4 +185,49 @@ async fn a_printed_schema_that_an_operator_applied_is_as_good() {
     let other = PostgresSchema::create().await.unwrap();
     other.migrate().await.unwrap();
     assert_eq!(dump(&schema.client().await).await, dump(&other.client().await).await);
+}
+
+/// Lanes of the version before: of a live worker and of a lost one.
+const OLD_LANES: &str = "\
+INSERT INTO relais_lane (scope, lane, owner, epoch, lease_until)
+VALUES ('inbox', 0, 'live', 3, clock_timestamp() + INTERVAL '1 minute'),
+       ('inbox', 1, 'lost', 5, clock_timestamp() - INTERVAL '1 minute'), ('inbox', 2, NULL, 7, NULL);
+INSERT INTO relais_worker (scope, worker, seen_until)
+VALUES ('inbox', 'live', clock_timestamp() + INTERVAL '1 minute');";
+
+#[tokio::test]
+async fn the_leases_of_lanes_become_leases_of_workers() {
+    let Some(schema) = PostgresSchema::create().await else { return };
+    let owner = schema.store_as(Role::Owner).await;
+    let old = owner.clone().knowing(&SCRIPTS[..1]);
+    old.migrate().await.unwrap();
+    let raw = schema.client().await;
+    raw.batch_execute(OLD_LANES).await.unwrap();
+    let before = dump(&raw).await;
+    let script = &SCRIPTS[1];
+    for kept in 0..=statements(script.sql).len() {
+        let dying = edition(&SCRIPTS[..1], &[cut(script, kept, DIE)]);
+        let died = owner.clone().knowing(dying).migrate().await;
+        assert!(matches!(died, Err(StoreError::Unavailable(_))), "after {kept}: {died:?}");
+        assert_eq!(dump(&raw).await, before, "after {kept} statements");
+    }
+    assert_eq!(schema.migrate().await.unwrap().applied, ["worker_lease"]);
+    assert!(setup(old.check().await).contains("update relais on this machine"));
+    // What the heartbeat of an old process does that was not stopped.
+    let renew = raw.batch_execute("UPDATE relais_lane SET lease_until = NULL").await;
+    assert_eq!(renew.unwrap_err().code(), Some(&tokio_postgres::error::SqlState::UNDEFINED_COLUMN));
+
+    let store = schema.store().await;
+    let lanes = async || {
+        let fence = Fence { scope: Scope::Inbox, worker: "new".to_owned() };
+        let request = LaneRequest::new(fence, Duration::from_secs(60));
+        store.lease_lanes(request).await.unwrap().lanes
+    };
+    let taken = lanes().await;
+    let lane = |lane| taken.iter().find(|l| l.lane == lane).map(|l| (l.epoch, l.unclean));
+    assert_eq!((lane(0), lane(1), lane(2)), (None, Some((6, true)), Some((8, false))));
+    let expire = "UPDATE relais_lease SET lease_until = clock_timestamp() WHERE worker = 'live'";
+    raw.batch_execute(expire).await.unwrap();
+    let taken = lanes().await;
+    assert!(taken.iter().any(|l| (l.lane, l.epoch, l.unclean) == (0, 4, true)), "{taken:?}");
 }

@@ -8,7 +8,10 @@ use relais_core::{
     outbox::OutboxFate,
     store::{Fetch, Store, StoreError},
 };
-use relais_store::postgres::{PostgresOptions, PostgresStore, SCRIPTS};
+use relais_store::{
+    SCHEMA_VERSION,
+    postgres::{PostgresOptions, PostgresStore, SCRIPTS},
+};
 
 use crate::{
     bed::{Bed, message, outbox},
@@ -42,10 +45,14 @@ async fn a_new_program_refuses_old_tables_until_their_owner_migrates_them() {
     let new = edition(SCRIPTS, &[grows(SCRIPTS, GROWTH)]);
     let store = bed.store.clone().knowing(new);
     let text = setup(store.check().await);
-    assert!(text.contains("are version 1, this program needs 2; run `relais migrate`"), "{text}");
+    let old = format!("are version {SCHEMA_VERSION}, this program needs {}", SCHEMA_VERSION + 1);
+    assert!(text.contains(&old) && text.contains("; run `relais migrate`"), "{text}");
     // As runtime, which may not.
     let text = setup(store.migrate().await);
-    assert!(text.contains("migration 2 `grow` was not applied"), "{text}");
+    assert!(
+        text.contains(&format!("migration {} `grow` was not applied", SCHEMA_VERSION + 1)),
+        "{text}"
+    );
     assert!(text.contains("as the role that owns relais's tables"), "{text}");
     let owner = bed.schema.store_as(Role::Owner).await.knowing(new);
     assert_eq!(owner.migrate().await.unwrap().applied, ["grow"]);
@@ -86,7 +93,7 @@ async fn programs_of_two_versions_work_together_on_tables_that_only_grew() {
         bytes: usize::MAX,
     };
     assert_eq!(newer.fetch_outbox(rest).await.unwrap().len(), 1, "the new one reads the rest");
-    assert_eq!(newer.overview().await.unwrap().schema_version, 2);
+    assert_eq!(newer.overview().await.unwrap().schema_version, SCHEMA_VERSION + 1);
 }
 
 #[tokio::test]
@@ -98,8 +105,9 @@ async fn an_old_program_neither_uses_nor_changes_tables_that_need_a_newer_one() 
     let owner = bed.schema.store_as(Role::Owner).await;
     for refused in [bed.store.check().await, owner.migrate().await.map(drop)] {
         let text = setup(refused);
-        assert!(text.contains("are version 2 and need a program that knows version 2"), "{text}");
-        assert!(text.contains("this one knows 1; update relais on this machine"), "{text}");
+        let needed = format!("need a program that knows version {}", SCHEMA_VERSION + 1);
+        assert!(text.contains(&needed), "{text}");
+        assert!(text.contains("; update relais on this machine"), "{text}");
     }
     // A running process meets a column that was dropped, and reports it.
     let text = setup(bed.store.enqueue(vec![message("k")]).await);
@@ -111,7 +119,7 @@ async fn an_old_program_neither_uses_nor_changes_tables_that_need_a_newer_one() 
 async fn tables_of_another_edition_of_a_script_are_refused() {
     let Some(bed) = Bed::new().await else { return };
     let script = relais_store::Script { sql: "SELECT 1;", ..SCRIPTS[0] };
-    let other = bed.store.clone().knowing(edition(&[], &[script]));
+    let other = bed.store.clone().knowing(edition(&[script], &SCRIPTS[1..]));
     for refused in [other.check().await, other.migrate().await.map(drop)] {
         assert!(setup(refused).contains("another edition of script 1 `relais`"));
     }

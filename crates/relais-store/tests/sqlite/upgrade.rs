@@ -9,6 +9,7 @@ use std::{
 use relais_core::{
     bulk::BulkLease,
     inspect::{Inspect, InspectExt},
+    lane::Scope,
     query::Filter,
     store::{Store, StoreError},
 };
@@ -169,7 +170,8 @@ async fn a_new_program_refuses_old_tables_until_they_are_migrated() {
     let bed = Bed::new().await;
     let new = bed.store.clone().knowing(edition(SCRIPTS, &[grows(SCRIPTS, GROWTH)]));
     let text = setup(new.check().await);
-    assert!(text.contains("are version 1, this program needs 2; run `relais migrate`"), "{text}");
+    let old = format!("are version {SCHEMA_VERSION}, this program needs {}", SCHEMA_VERSION + 1);
+    assert!(text.contains(&old) && text.contains("; run `relais migrate`"), "{text}");
     assert_eq!(new.migrate().await.unwrap().applied, ["grow"]);
     new.check().await.unwrap();
 }
@@ -184,7 +186,7 @@ async fn programs_of_two_versions_work_together_on_tables_that_only_grew() {
         store.check().await.unwrap();
         assert!(store.migrate().await.unwrap().applied.is_empty());
         store.enqueue(vec![message("after")]).await.unwrap();
-        assert_eq!(store.overview().await.unwrap().schema_version, 2);
+        assert_eq!(store.overview().await.unwrap().schema_version, SCHEMA_VERSION + 1);
     }
     assert_eq!(bed.count("relais_outbox"), 3);
 }
@@ -197,7 +199,13 @@ async fn an_old_program_neither_uses_nor_changes_tables_that_need_a_newer_one() 
     let before = schema(&bed.raw());
     for refused in [bed.store.check().await, bed.store.migrate().await.map(drop)] {
         let text = setup(refused);
-        assert!(text.contains("need a program that knows version 2, this one knows 1"), "{text}");
+        assert!(
+            text.contains(&format!(
+                "version {}, this one knows {SCHEMA_VERSION}",
+                SCHEMA_VERSION + 1
+            )),
+            "{text}"
+        );
     }
     assert_eq!(schema(&bed.raw()), before);
 }
@@ -206,7 +214,7 @@ async fn an_old_program_neither_uses_nor_changes_tables_that_need_a_newer_one() 
 async fn tables_of_another_edition_of_a_script_are_refused() {
     let bed = Bed::new().await;
     let script = Script { sql: "SELECT 1;", ..SCRIPTS[0] };
-    let other = bed.store.clone().knowing(edition(&[], &[script]));
+    let other = bed.store.clone().knowing(edition(&[script], &SCRIPTS[1..]));
     for refused in [other.check().await, other.migrate().await.map(drop)] {
         assert!(setup(refused).contains("another edition of script 1 `relais`"));
     }
@@ -241,4 +249,41 @@ async fn a_bulk_job_in_a_phase_of_a_newer_program_is_not_taken() {
     let Err(StoreError::Unavailable(text)) = taken else { panic!("{taken:?}") };
     assert!(text.contains("`VERIFYING` is not known to this program"), "{text}");
     assert_eq!(bed.count("relais_bulk_job WHERE phase = 'VERIFYING' AND owner IS NULL"), 1);
+}
+
+/// Lanes of the version before: of a live worker and of a lost one.
+const OLD_LANES: &str = "\
+INSERT INTO relais_lane (scope, lane, owner, epoch, lease_until)
+VALUES ('inbox', 0, 'live', 3, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '60 seconds')),
+       ('inbox', 1, 'lost', 5, '2000-01-01T00:00:00.000Z'), ('inbox', 2, NULL, 7, NULL);
+INSERT INTO relais_worker (scope, worker, seen_until)
+VALUES ('inbox', 'live', strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '60 seconds'));";
+
+#[tokio::test]
+async fn the_leases_of_lanes_become_leases_of_workers() {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    let old = bed.store.clone().knowing(&SCRIPTS[..1]);
+    old.migrate().await.unwrap();
+    bed.raw().execute_batch(OLD_LANES).unwrap();
+    let before = schema(&bed.raw());
+    let script = &SCRIPTS[1];
+    for kept in 0..=statements(script.sql).len() {
+        let failing = edition(&SCRIPTS[..1], &[cut(script, kept, FAIL)]);
+        setup(bed.store.clone().knowing(failing).migrate().await);
+        assert_eq!(schema(&bed.raw()), before, "after {kept} statements");
+        old.check().await.unwrap();
+    }
+    assert_eq!(bed.store.migrate().await.unwrap().applied, ["worker_lease"]);
+    assert!(setup(old.check().await).contains("update relais on this machine"));
+    // What the heartbeat of an old process does that was not stopped.
+    let renew = bed.raw().execute_batch("UPDATE relais_lane SET lease_until = NULL");
+    assert!(renew.unwrap_err().to_string().contains("lease_until"));
+
+    let taken = bed.lease(Scope::Inbox, "new").await;
+    let lane = |lane| taken.iter().find(|l| l.lane == lane).map(|l| (l.epoch, l.unclean));
+    assert_eq!((lane(0), lane(1), lane(2)), (None, Some((6, true)), Some((8, false))));
+    let expire = "UPDATE relais_lease SET lease_until = '2000-01-01' WHERE worker = 'live'";
+    bed.raw().execute_batch(expire).unwrap();
+    let taken = bed.lease(Scope::Inbox, "new").await;
+    assert!(taken.iter().any(|l| (l.lane, l.epoch, l.unclean) == (0, 4, true)), "{taken:?}");
 }

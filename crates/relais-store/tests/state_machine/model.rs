@@ -111,7 +111,6 @@ pub(crate) struct Dead {
 pub(crate) struct Lane {
     pub(crate) owner: Option<usize>,
     pub(crate) epoch: i64,
-    pub(crate) expired: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +147,6 @@ pub(crate) enum Call {
     Expire {
         scope: usize,
         worker: usize,
-        heartbeat: bool,
     },
     Release {
         scope: usize,
@@ -187,8 +185,10 @@ pub(crate) struct Model {
     pub(crate) dead: Vec<Dead>,
     pub(crate) parked: BTreeSet<(usize, usize)>,
     pub(crate) lanes: [Vec<Lane>; SCOPES],
-    /// True if a worker's last heartbeat still counts; `None`: it left.
-    pub(crate) live: [[Option<bool>; WORKERS.len()]; SCOPES],
+    /// True if a worker has announced the scope and has not left it.
+    pub(crate) announced: [[bool; WORKERS.len()]; SCOPES],
+    /// Workers whose lease has expired.
+    pub(crate) expired: [bool; WORKERS.len()],
     /// The epochs a worker remembers, right or not any more.
     pub(crate) memory: [[BTreeMap<i16, i64>; WORKERS.len()]; SCOPES],
     /// The last call.
@@ -210,7 +210,8 @@ impl Model {
             dead: Vec::new(),
             parked: BTreeSet::new(),
             lanes: std::array::from_fn(|_| vec![Lane::default(); usize::from(LANES)]),
-            live: Default::default(),
+            announced: Default::default(),
+            expired: Default::default(),
             memory: Default::default(),
             call: Call::Nothing,
         }
@@ -272,26 +273,20 @@ impl Model {
     }
 
     pub(crate) fn lease(&mut self, scope: usize, worker: usize) -> LaneGrant {
-        self.live[scope][worker] = Some(true);
-        let live = self.live[scope].iter().filter(|live| **live == Some(true)).count();
-        let share = share(live);
+        (self.announced[scope][worker], self.expired[worker]) = (true, false);
+        let expired = self.expired;
+        let is_live = |worker: &usize| self.announced[scope][*worker] && !expired[*worker];
+        let share = share((0..WORKERS.len()).filter(is_live).count());
         let lanes = &mut self.lanes[scope];
         let mut owned: Vec<usize> =
             (0..lanes.len()).filter(|lane| lanes[*lane].owner == Some(worker)).collect();
-        for lane in &owned {
-            lanes[*lane].expired = false;
-        }
-        let loose = |lane: &usize| match lanes[*lane].owner {
-            None => true,
-            Some(owner) => owner != worker && lanes[*lane].expired,
-        };
+        let loose = |lane: &usize| lanes[*lane].owner.is_none_or(|owner| expired[owner]);
         let wanted = share.saturating_sub(owned.len());
         let taken: Vec<usize> = (0..lanes.len()).filter(loose).take(wanted).collect();
         let unclean: BTreeSet<usize> =
             taken.iter().copied().filter(|lane| lanes[*lane].owner.is_some()).collect();
         for lane in &taken {
-            lanes[*lane] =
-                Lane { owner: Some(worker), epoch: lanes[*lane].epoch + 1, expired: false };
+            lanes[*lane] = Lane { owner: Some(worker), epoch: lanes[*lane].epoch + 1 };
         }
         owned.extend(taken);
         owned.sort_unstable();
@@ -305,17 +300,20 @@ impl Model {
             .collect();
         self.memory[scope][worker].extend(lanes.iter().map(|lane| (lane.lane, lane.epoch)));
         let surplus = lanes.len().saturating_sub(share);
-        LaneGrant { surplus, lanes, ..LaneGrant::default() }
+        let of = |other: usize| self.lanes[scope].iter().filter(|l| l.owner == Some(other)).count();
+        let has_more = (0..WORKERS.len()).any(|other| other != worker && of(other) > share);
+        let unsettled = lanes.len() < share && has_more;
+        LaneGrant { surplus, lanes, unsettled, ..LaneGrant::default() }
     }
 
     pub(crate) fn release(&mut self, scope: usize, worker: usize, given: &[i16], leaving: bool) {
         for (number, lane) in (0_i16..).zip(&mut self.lanes[scope]) {
             if lane.owner == Some(worker) && (leaving || given.contains(&number)) {
-                (lane.owner, lane.expired) = (None, false);
+                lane.owner = None;
             }
         }
         if leaving {
-            self.live[scope][worker] = None;
+            self.announced[scope][worker] = false;
         }
     }
 

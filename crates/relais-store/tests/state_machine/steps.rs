@@ -52,7 +52,7 @@ pub(crate) enum Step {
     EnqueueAgain(usize),
     Accept(Vec<(u8, u8)>),
     Lease { scope: usize, worker: usize },
-    Expire { scope: usize, worker: usize, heartbeat: bool },
+    Expire { scope: usize, worker: usize },
     Release { scope: usize, worker: usize, every: i16, leaving: bool },
     Settle(Choice, Vec<Fate>),
     NoteLoss(Choice),
@@ -76,7 +76,8 @@ impl<B: Backend> ReferenceStateMachine for Reference<B> {
     fn transitions(model: &Model) -> BoxedStrategy<Step> {
         // A scope without an owner refuses everything: it does not stay so for long.
         let orphan = (0..SCOPES).find(|scope| {
-            model.lanes[*scope].iter().all(|lane| lane.owner.is_none() || lane.expired)
+            let is_loose = |owner: usize| model.expired[owner];
+            model.lanes[*scope].iter().all(|lane| lane.owner.is_none_or(is_loose))
         });
         match (&model.call, orphan) {
             // Who has just lost its lanes tries to settle all the same.
@@ -109,9 +110,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::EnqueueAgain),
         4 => prop::collection::vec((0_u8..12, variant), 1..5).prop_map(Step::Accept),
         3 => place().prop_map(|(scope, worker)| Step::Lease { scope, worker }),
-        2 => (place(), any::<bool>()).prop_map(|((scope, worker), heartbeat)| {
-            Step::Expire { scope, worker, heartbeat }
-        }),
+        2 => place().prop_map(|(scope, worker)| Step::Expire { scope, worker }),
         1 => (place(), 1_i16..4, any::<bool>()).prop_map(|((scope, worker), every, leaving)| {
             Step::Release { scope, worker, every, leaving }
         }),
@@ -170,7 +169,10 @@ fn call(model: &mut Model, step: &Step) -> Call {
             let grant = model.lease(*scope, *worker);
             Call::Lease { scope: *scope, worker: *worker, grant }
         }
-        Step::Expire { scope, worker, heartbeat } => expire(model, *scope, *worker, *heartbeat),
+        Step::Expire { scope, worker } => {
+            model.expired[*worker] = true;
+            Call::Expire { scope: *scope, worker: *worker }
+        }
         Step::Release { scope, worker, every, leaving } => {
             let lanes: Vec<i16> =
                 (0..).take(model.lanes[*scope].len()).filter(|lane| lane % every == 0).collect();
@@ -228,16 +230,6 @@ fn enqueue_again(model: &mut Model, pick: usize) -> Call {
         None => write(model, scope, key, ident, false),
     };
     Call::Enqueue(vec![(row, false)])
-}
-
-fn expire(model: &mut Model, scope: usize, worker: usize, heartbeat: bool) -> Call {
-    for lane in &mut model.lanes[scope] {
-        lane.expired |= lane.owner == Some(worker);
-    }
-    if heartbeat {
-        model.live[scope][worker] = model.live[scope][worker].map(|_| false);
-    }
-    Call::Expire { scope, worker, heartbeat }
 }
 
 /// The rows of a choice, each once, with the epoch to prove; and the worker.

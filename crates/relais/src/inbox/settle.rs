@@ -12,7 +12,7 @@ use relais_core::{
 };
 
 use super::{InboxWorker, UnsettledRow, log_handled, write_size::WriteSize};
-use crate::{key_queues::RowInFlight, pulse, random::random};
+use crate::{key_queues::RowInFlight, random::random, wake};
 
 impl InboxWorker {
     /// Settles a row whose outcome is known without running anything.
@@ -136,7 +136,8 @@ impl InboxWorker {
         let left = settled.refused + settled.stale.len() as u64;
         self.counters.processed(processed.saturating_sub(left));
         if !std::mem::take(&mut self.size).is_empty() {
-            pulse::sent();
+            let messages = self.settlements.iter().flat_map(|s| s.fate.messages());
+            wake::committed_to(messages.map(|message| message.destination.as_str()));
         }
         for OutOfOrder { id, messages, problem } in &settled.ignored {
             self.counters.ignored(*messages);

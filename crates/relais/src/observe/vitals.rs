@@ -63,6 +63,12 @@ impl Heartbeat {
         *state = HeartbeatState { last: now, trouble: None, lanes, bare };
     }
 
+    /// Records a heartbeat that left the lanes as they were.
+    pub(crate) fn renewed(&self) {
+        let mut state = self.lock();
+        (state.last, state.trouble) = (Instant::now(), None);
+    }
+
     pub(crate) fn failed(&self, reason: &str) {
         self.lock().trouble = Some(reason.to_owned());
     }

@@ -26,7 +26,7 @@ use super::{
     decide::{DecisionAttempt, LoadedProcesses, decide, guarded, key_taken, look_up, names},
     registry::Registry,
 };
-use crate::{App, pulse, random::random};
+use crate::{App, random::random, wake};
 
 /// Maximum number of stale decisions before an action is refused.
 const TRIES_MAX: usize = 20;
@@ -271,7 +271,7 @@ impl Operator {
             return Ok(None);
         }
         crate::fail_point!("operator.after_change");
-        pulse::sent();
+        wake::committed_anywhere();
         let process = self.find(ProcessRef::Id(process_id)).await?;
         process.map(Some).ok_or_else(|| not_found(process_id))
     }

@@ -14,14 +14,18 @@ use relais_core::{
 
 use super::{FinishedCall, Relay, observation::CallObservation};
 use crate::{
-    key_queues::RowInFlight, lane_reader::UNSETTLED_MAX, publish_guard::Permit,
-    quarantine::outbox_fate, random::random, timing::REST_MAX,
+    key_queues::RowInFlight,
+    lane_reader::UNSETTLED_MAX,
+    publish_guard::Permit,
+    quarantine::outbox_fate,
+    random::random,
+    timing::{REST_MAX, WOKEN_REST_MAX},
 };
 
 impl Relay {
     /// Starts as many calls as the guard permits; returns the number of rows, and the rest if there are none.
     pub(super) async fn launch(&mut self) -> Result<(usize, Duration), StoreError> {
-        let (mut started, mut rest) = (0, REST_MAX);
+        let (mut started, mut rest) = (0, WOKEN_REST_MAX);
         let batching = self.guard.batching();
         self.reader.queues.fit(batching);
         // The results of one call may wait while the next one runs.

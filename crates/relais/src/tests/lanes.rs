@@ -1,8 +1,13 @@
 //! Leases and their heartbeat.
 
+use std::{sync::Arc, time::Duration};
+
 use relais_core::lane::Scope;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::support::Bench;
+use crate::{lanes::LaneKeeper, lease::WorkerLease};
 
 #[tokio::test]
 async fn a_second_worker_gets_its_share_once_the_first_has_drained() {
@@ -83,4 +88,79 @@ async fn an_unclean_lane_is_read_before_it_is_released() {
     successor.beat().await.unwrap();
     next.beat().await.unwrap();
     assert_eq!((successor.owned(), next.owned()), (32, 32));
+}
+
+fn keepers(bench: &Bench) -> (Arc<WorkerLease>, Arc<LaneKeeper>, Arc<LaneKeeper>) {
+    let lease = WorkerLease::new(bench.store.clone(), "w".to_owned(), Duration::from_secs(60));
+    let keeper = |scope| Arc::new(LaneKeeper::under(Arc::clone(&lease), scope));
+    let (inbox, orders) = (keeper(Scope::Inbox), keeper(Scope::Outbox("orders".into())));
+    (lease, inbox, orders)
+}
+
+#[tokio::test]
+async fn lanes_of_an_expired_lease_are_asked_for_again_before_they_are_used() {
+    let bench = Bench::new().await;
+    let (_lease, inbox, orders) = keepers(&bench);
+    inbox.beat().await.unwrap();
+    orders.beat().await.unwrap();
+    assert_eq!((inbox.usable().len(), orders.usable().len()), (64, 64));
+    bench.expire_leases();
+    inbox.beat().await.unwrap();
+    assert_eq!(inbox.usable().len(), 64);
+    assert!(orders.usable().is_empty(), "another worker may own them");
+    orders.beat().await.unwrap();
+    assert_eq!((inbox.usable().len(), orders.usable().len()), (64, 64));
+}
+
+async fn until_owned(keepers: &[&Arc<LaneKeeper>]) {
+    while !keepers.iter().all(|keeper| keeper.usable().len() == 64) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_worker_renews_one_lease_until_its_last_scope_has_left() {
+    let bench = Bench::new().await;
+    let (lease, inbox, orders) = keepers(&bench);
+    let (stop, scopes, (_crowd, changes)) =
+        (CancellationToken::new(), CancellationToken::new(), watch::channel(0));
+    let tasks = [&inbox, &orders].map(|keeper| keeper.spawn(changes.clone(), scopes.clone()));
+    let running = tokio::spawn(Arc::clone(&lease).run(stop.clone()));
+    until_owned(&[&inbox, &orders]).await;
+    let counts =
+        "SELECT (SELECT count(*) FROM relais_lease) || ' ' || (SELECT count(*) FROM relais_worker)";
+    assert_eq!(bench.texts(counts), ["1 2"]);
+    stop.cancel();
+    scopes.cancel();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    inbox.leave(|_| false).await;
+    assert_eq!(bench.texts(counts), ["1 1"]);
+    assert!(!running.is_finished(), "one scope still needs the lease");
+    orders.leave(|_| false).await;
+    running.await.unwrap();
+    assert_eq!(bench.texts(counts), ["0 0"]);
+}
+
+#[tokio::test]
+async fn a_scope_that_ends_without_releasing_its_lanes_ends_the_lease() {
+    let bench = Bench::new().await;
+    let (lease, inbox, orders) = keepers(&bench);
+    let (stop, scopes, (_crowd, changes)) =
+        (CancellationToken::new(), CancellationToken::new(), watch::channel(0));
+    let tasks = [&inbox, &orders].map(|keeper| keeper.spawn(changes.clone(), scopes.clone()));
+    let running = tokio::spawn(Arc::clone(&lease).run(stop.clone()));
+    until_owned(&[&inbox, &orders]).await;
+    scopes.cancel();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    drop(inbox);
+    running.await.unwrap();
+    assert!(orders.beat().await.is_err(), "the lease is not renewed by another scope either");
+    bench.expire_leases();
+    let next = bench.keeper(Scope::Inbox, "next");
+    next.beat().await.unwrap();
+    assert_eq!(next.owned(), 64);
 }

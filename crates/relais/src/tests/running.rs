@@ -28,7 +28,8 @@ use crate::{
     inbox::EventAction,
     publish_guard::PublishGuard,
     relay::Relay,
-    worker::{self, Worker, run_until_idle},
+    wake::WakeCount,
+    worker::{self, WakeUps, Worker, run_until_idle},
 };
 
 /// The time limit of a test.
@@ -73,9 +74,14 @@ async fn a_worker_ends_with_its_heartbeat() {
     relay.reader().start_heartbeat(changes);
     relay.run_once().await.unwrap();
     relay.reader().kill_heartbeat();
-    let (_wake, woken) = watch::channel(0);
-    let looping =
-        worker::run("w".into(), Box::new(relay), woken, CancellationToken::new(), patience());
+    let (_wake, woken) = watch::channel(WakeCount::default());
+    let looping = worker::run(
+        "w".into(),
+        Box::new(relay),
+        WakeUps::new(woken),
+        CancellationToken::new(),
+        patience(),
+    );
     let ended = tokio::time::timeout(PATIENCE, tokio::spawn(looping)).await.expect("it ends");
     let ended = ended.unwrap_err();
     assert!(ended.is_panic(), "{ended}");
@@ -113,9 +119,14 @@ async fn a_call_that_panics_when_it_is_dropped_keeps_no_row_in_flight() {
     let guard = PublishGuard::new(Arc::new(NeverAnswers), &settings);
     let counters = bench.observer.destination("d");
     let relay = Relay::new(bench.store.clone(), keeper, guard, settings, counters);
-    let (_wake, woken) = watch::channel(0);
-    let looping =
-        worker::run("w".into(), Box::new(relay), woken, CancellationToken::new(), patience());
+    let (_wake, woken) = watch::channel(WakeCount::default());
+    let looping = worker::run(
+        "w".into(),
+        Box::new(relay),
+        WakeUps::new(woken),
+        CancellationToken::new(),
+        patience(),
+    );
     let ended = tokio::time::timeout(PATIENCE, tokio::spawn(looping)).await.expect("it ends");
     assert!(ended.unwrap_err().is_panic());
 }
@@ -124,11 +135,7 @@ async fn a_call_that_panics_when_it_is_dropped_keeps_no_row_in_flight() {
 async fn a_row_is_found_without_a_wake_up() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);
-    let relay = bench.relay("w", &publisher).await;
-    let (_wake, woken) = watch::channel(0);
-    let stop = CancellationToken::new();
-    let looping =
-        tokio::spawn(worker::run("w".into(), Box::new(relay), woken, stop.clone(), patience()));
+    let running = App::new(bench.store.clone()).destination("d", publisher.clone()).start();
     for round in 1..=3 {
         bench.enqueue(&[("a", "a1")]).await;
         let started = Instant::now();
@@ -137,9 +144,30 @@ async fn a_row_is_found_without_a_wake_up() {
             tokio::task::yield_now().await;
         }
     }
-    stop.cancel();
-    looping.await.unwrap();
+    running.stop().await;
     assert_eq!(bench.statuses(), ["DISPATCHED 1"; 3]);
+}
+
+#[tokio::test]
+async fn a_row_that_is_not_announced_by_its_id_is_found() {
+    let bench = Bench::new().await;
+    bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+    bench.sql("UPDATE relais_outbox SET next_attempt_at = '2999-01-01T00:00:00.000Z'");
+    let publisher = Script::new(&[]);
+    let running = App::new(bench.store.clone()).destination("d", publisher.clone()).start();
+    for (key, round) in [("a", 1), ("b", 2)] {
+        // A retry or a delayed message whose time has come.
+        let due = "2000-01-01T00:00:00.000Z";
+        bench.sql(&format!(
+            "UPDATE relais_outbox SET next_attempt_at = '{due}' WHERE msg_key = '{key}'"
+        ));
+        let started = Instant::now();
+        while publisher.seen().len() < round {
+            assert!(started.elapsed() < PATIENCE, "the row was not found");
+            tokio::task::yield_now().await;
+        }
+    }
+    running.stop().await;
 }
 
 /// A handler that never returns.

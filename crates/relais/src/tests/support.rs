@@ -73,8 +73,7 @@ impl Bench {
     /// Expires every lease, as if its worker were lost.
     pub(super) fn expire_leases(&self) {
         self.sql(
-            "UPDATE relais_lane SET lease_until = '2000-01-01T00:00:00.000Z' WHERE owner IS NOT NULL;
-             UPDATE relais_worker SET seen_until = '2000-01-01T00:00:00.000Z';
+            "UPDATE relais_lease SET lease_until = '2000-01-01T00:00:00.000Z';
              UPDATE relais_bulk_job SET lease_until = '2000-01-01T00:00:00.000Z';",
         );
     }
@@ -128,6 +127,7 @@ impl Bench {
         let counters = self.observer.destination("d");
         let mut relay = Relay::new(self.store.clone(), keeper, guard, settings, counters);
         relay.reader().keeper().beat().await.unwrap();
+        relay.reader().keeper().changed().await;
         relay
     }
 

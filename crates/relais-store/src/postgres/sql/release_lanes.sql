@@ -4,6 +4,6 @@ WITH mine AS MATERIALIZED (
     WHERE scope = $1 AND owner = $2 AND lane = ANY ($3::smallint[])
     ORDER BY lane
     FOR UPDATE)
-UPDATE relais_lane AS l SET owner = NULL, lease_until = NULL, unclean = FALSE
+UPDATE relais_lane AS l SET owner = NULL, unclean = FALSE
 FROM mine
 WHERE l.scope = $1 AND l.lane = mine.lane

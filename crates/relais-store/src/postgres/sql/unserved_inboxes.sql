@@ -6,7 +6,8 @@ WITH unserved AS MATERIALIZED (
     FROM relais_lane AS l
     WHERE l.lane = 0 AND l.scope LIKE 'inbox:%'
       AND NOT EXISTS (SELECT FROM relais_worker AS w
-                      WHERE w.scope = l.scope AND w.seen_until > clock_timestamp()))
+                      JOIN relais_lease AS s ON s.worker = w.worker
+                      WHERE w.scope = l.scope AND s.lease_until > clock_timestamp()))
 SELECT i.inbox, count(*)
 FROM ((SELECT f.inbox FROM relais_inbox AS f
        WHERE f.status IN ('RECEIVED', 'RETRY') AND f.next_attempt_at IS NULL

@@ -1,5 +1,6 @@
 SELECT w.scope, w.worker,
        (SELECT count(*) FROM relais_lane AS l WHERE l.scope = w.scope AND l.owner = w.worker) AS lanes,
-       w.seen_until > clock_timestamp() AS alive
+       coalesce(l.lease_until > clock_timestamp(), FALSE) AS alive
 FROM relais_worker AS w
+LEFT JOIN relais_lease AS l ON l.worker = w.worker
 ORDER BY w.scope, w.worker

@@ -1,2 +1,2 @@
 -- As in postgres.
-UPDATE relais_worker SET handed_over = handed_over + 1 WHERE scope = ?1 AND worker = ?2
+UPDATE relais_lease SET handed_over = handed_over + 1 WHERE worker = ?1

@@ -4,7 +4,8 @@ WITH unserved (inbox) AS MATERIALIZED (
     FROM relais_lane AS l
     WHERE l.lane = 0 AND l.scope >= 'inbox:' AND l.scope < 'inbox;'
       AND NOT EXISTS (SELECT 1 FROM relais_worker AS w
-                      WHERE w.scope = l.scope AND w.seen_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))
+                      JOIN relais_lease AS s ON s.worker = w.worker
+                      WHERE w.scope = l.scope AND s.lease_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))
 SELECT i.inbox, count(*)
 FROM (SELECT inbox FROM (
           SELECT f.inbox FROM relais_inbox AS f INDEXED BY relais_inbox_fresh

@@ -1,2 +1,0 @@
--- The others may share its lanes out at once.
-DELETE FROM relais_worker WHERE scope = $1 AND worker = $2
