@@ -59,15 +59,15 @@ fn every_key_of_a_source_and_a_destination_is_read() {
 }
 
 #[test]
-fn keys_that_cannot_work_are_reported_without_their_values() {
+fn values_that_cannot_work_are_reported() {
     check(
         "[[source]]\nname = \"m\"\nkind = \"rabbitmq\"\nurl = \"http://CANARY\"\nqueue = \"\"\n\
          [[destination]]\nname = \"d\"\nkind = \"rabbitmq\"\nurl = \"amqp://h\"\n\
-         exchange = \"{{CANARY}}\"\n",
+         exchange = \"{{kye}}\"\n",
         &[
             "relais.toml:4:7: source[m].url: must start with amqps:// or amqp://",
             "relais.toml:5:9: source[m].queue: must have 1 to 255 bytes",
-            "relais.toml:10:12: destination[d].exchange: has an unknown place; use \
+            "relais.toml:10:12: destination[d].exchange: `{{kye}}` has an unknown place; use \
              `{{event_type}}`, `{{aggregate_type}}`, `{{aggregate_id}}`, `{{key}}`, \
              `{{destination}}`, `{{header:NAME}}` or `{{payload:/JSON/POINTER}}`",
         ],
