@@ -458,7 +458,7 @@ async fn rows_that_wait_for_one_destination_cost_a_fetch_of_another_nothing() {
     assert_costs_nothing("unavailable").await;
 }
 
-/// An outage leaves the rows that were called in backoff, and all others as they were sent.
+/// An outage leaves the called rows in backoff and the remaining rows unchanged.
 #[tokio::test]
 async fn rows_that_wait_for_an_unavailable_destination_cost_its_own_fetch_nothing() {
     let mut read = Vec::new();
