@@ -308,6 +308,10 @@ fn refuse(config: &RelayConfig, state: &mut RelayState, worker: usize, epoch: u8
         return;
     }
     me.drop_queue(config);
+    // Losses are noted in one statement: if a row of it is refused, none of its rows is sent.
+    for item in me.items.iter_mut().filter(|item| item.stage == RowStage::Noted) {
+        *item = RelayItem::default();
+    }
     if !owns {
         (me.held, me.caution, me.asked) = (0, false, 0);
     }
