@@ -78,13 +78,13 @@ impl Category {
     }
 }
 
-/// The origin of a message id: it decides whether a store looks for an earlier message of this id.
+/// The origin of a message id: it decides whether a store searches for an earlier message of this id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MessageIdOrigin {
     /// Chosen by the sender, who may send the message again: its second row is not written.
     #[default]
     Given,
-    /// Drawn at random for this row alone: it is written without looking, which costs less.
+    /// Drawn at random for this row alone: it is written without a search, which costs less.
     Generated,
 }
 

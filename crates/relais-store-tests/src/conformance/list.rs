@@ -56,8 +56,7 @@ macro_rules! store_conformance {
             send {
                 one_id_to_two_destinations_is_two_messages
                 messages_with_generated_ids_are_written_in_order
-                one_id_with_other_content_is_refused
-                an_edited_message_is_still_the_same
+                one_id_with_other_content_is_refused an_edited_message_is_still_the_same
             }
             accept {
                 every_field_of_a_received_message_comes_back what_a_message_lacks_stays_null

@@ -58,7 +58,7 @@ pub(super) async fn query<C: GenericClient>(
     result
 }
 
-/// What is known of the statements of a connection.
+/// The state of the statements of a connection.
 #[derive(Clone, Debug)]
 enum Standing {
     /// It has sent once. A connection that never sends again is not worth a statement.
@@ -156,7 +156,7 @@ struct Connections {
 }
 
 impl Connections {
-    /// Returns a statement that needs no further look.
+    /// Returns a statement that needs no further check.
     fn proven(&mut self, key: ConnectionKey, sql: &str) -> Option<Statement> {
         let (used, standing) = self.by_key.get_mut(&key)?;
         let Standing::Proven { statements } = standing else { return None };

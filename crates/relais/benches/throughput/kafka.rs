@@ -49,6 +49,8 @@ use crate::{
 /// The variable with the address of the broker; `cargo xtask bench` starts one and sets it.
 const VARIABLE: &str = "RELAIS_TEST_KAFKA";
 const PARTITIONS: i32 = 8;
+/// The longest wait of the bare consumer for a record.
+const POLL: Duration = Duration::from_millis(100);
 const OUT_TARGET: f64 = 0.6;
 const IN_TARGET: f64 = 0.6;
 
@@ -223,10 +225,16 @@ async fn consume<B: Fixture>(
 /// Reads what is there, at most as much as a batch of relais, and at least one record.
 fn next_batch(consumer: &BaseConsumer, most: usize) -> Result<Vec<Received>> {
     let most = most.min(usize::try_from(RAW_BATCH)?);
-    let mut batch = Vec::new();
-    while batch.len() < most {
-        let wait = if batch.is_empty() { PATIENCE } else { Duration::ZERO };
-        let Some(record) = consumer.poll(wait) else { break };
+    let (mut batch, started) = (Vec::new(), Instant::now());
+    while batch.len() < most && started.elapsed() < PATIENCE {
+        let wait = if batch.is_empty() { POLL } else { Duration::ZERO };
+        let Some(record) = consumer.poll(wait) else {
+            // It also ends without a record when partitions are assigned.
+            if batch.is_empty() {
+                continue;
+            }
+            break;
+        };
         let record = record?;
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
         let id = record.headers().and_then(|headers| headers.try_get(0)?.value);

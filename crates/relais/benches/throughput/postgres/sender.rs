@@ -90,7 +90,7 @@ impl PostgresSender {
     }
 }
 
-/// Whether messages are sent without a row of the user's.
+/// Messages without a row of the user's, or with one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Alone {
     Yes,

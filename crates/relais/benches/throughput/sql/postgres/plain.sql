@@ -61,7 +61,7 @@ CREATE TABLE business (
     order_id text,
     note     text
 );
--- How far a source is read.
+-- The position of a source.
 CREATE TABLE plain_position (
     source   text PRIMARY KEY,
     position bigint

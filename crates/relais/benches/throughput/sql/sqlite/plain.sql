@@ -59,7 +59,7 @@ CREATE TABLE business (
     order_id TEXT,
     note     TEXT
 );
--- How far a source is read.
+-- The position of a source.
 CREATE TABLE plain_position (
     source   TEXT PRIMARY KEY,
     position INTEGER
