@@ -12,7 +12,7 @@ use stateright::{Model, Property};
 use super::{ModelGoal, ModelReport, explore};
 
 /// Names of workers; a worker that crashes does not come back under its name.
-pub const WORKERS: usize = 3;
+pub const WORKERS: usize = 2;
 /// Lanes, e.g. of two scopes.
 pub const LANES: usize = 2;
 

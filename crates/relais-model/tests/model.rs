@@ -74,8 +74,8 @@ mod correct {
 
     #[test]
     fn one_worker_uses_a_lane_however_leases_expire() {
-        let report = lease::exhaust("leases", leases(3, 2));
-        assert_holds(&report, 10_000, &[]);
+        let report = lease::exhaust("leases", leases(2, 2));
+        assert_holds(&report, 1_000_000, &[]);
     }
 
     #[test]
@@ -481,7 +481,7 @@ mod lease_bugs {
     use super::*;
 
     fn assert_found(bug: LeaseBug, property: &'static str) {
-        let report = lease::hunt(LeaseConfig { bug: Some(bug), ..leases(3, 2) }, property);
+        let report = lease::hunt(LeaseConfig { bug: Some(bug), ..leases(2, 2) }, property);
         assert!(report.broken.contains_key(property), "{bug:?} was not found");
     }
 
