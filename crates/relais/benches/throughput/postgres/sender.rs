@@ -90,7 +90,7 @@ impl PostgresSender {
     }
 }
 
-/// Whether messages are sent without a row of the user's.
+/// The user's own row beside the message, or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Alone {
     Yes,
