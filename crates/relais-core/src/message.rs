@@ -93,7 +93,7 @@ pub enum MessageIdOrigin {
 pub struct NewMessage {
     /// Sent along with every copy; the receiver's dedupe key.
     pub message_id: Uuid,
-    /// Who chose the id.
+    /// The side that chose the id.
     pub id_origin: MessageIdOrigin,
     /// The role of the message for its receiver.
     pub category: Category,

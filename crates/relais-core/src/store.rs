@@ -82,13 +82,16 @@ pub struct Changes {
 /// A range of outbox ids, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
+    /// The lowest id.
     pub first: i64,
+    /// The highest id.
     pub last: i64,
 }
 
 /// An outbox row that has become visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxArrival {
+    /// The id of the row.
     pub id: i64,
     /// `None` if the row is not pending any more.
     pub destination: Option<String>,

@@ -170,7 +170,7 @@ pub struct ReceiverState {
     /// Position of the receiver in its memory.
     pub reading: u8,
     pub hand: ReceiverPhase,
-    /// The message that was read while the one in hand is stored.
+    /// The message that was read while the previous one is stored.
     pub ahead: Option<u8>,
     /// The lane's owner: a live worker, or `None` if none is alive.
     pub owner: Option<u8>,

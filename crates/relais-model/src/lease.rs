@@ -91,7 +91,7 @@ impl LeaseHolder {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LeaseState {
+pub struct LeaseModelState {
     pub rows: [LeaseRow; WORKERS],
     pub lanes: [LeasedLane; LANES],
     pub workers: [LeaseHolder; WORKERS],
@@ -138,11 +138,11 @@ impl LeaseModel {
     }
 
     /// Returns whether an open transaction of another worker holds a lock on the lease.
-    fn is_locked(state: &LeaseState, worker: usize) -> bool {
+    fn is_locked(state: &LeaseModelState, worker: usize) -> bool {
         state.workers.iter().any(|other| other.locked & 1 << worker != 0)
     }
 
-    fn renew(&self, state: &mut LeaseState, worker: usize) -> u8 {
+    fn renew(&self, state: &mut LeaseModelState, worker: usize) -> u8 {
         let term = match state.rows[worker] {
             LeaseRow::Valid { term } => term,
             LeaseRow::Expired { term } if self.has(LeaseBug::TermKept) => term,
@@ -155,7 +155,7 @@ impl LeaseModel {
         term
     }
 
-    fn ask(&self, state: &mut LeaseState, worker: usize) {
+    fn ask(&self, state: &mut LeaseModelState, worker: usize) {
         let term = self.renew(state, worker);
         state.workers[worker].term = term;
         state.workers[worker].believes = true;
@@ -179,7 +179,7 @@ impl LeaseModel {
         (holder.lost, holder.locked) = (Some(lost), locked);
     }
 
-    fn take(&self, state: &mut LeaseState, worker: usize, taken: u8) {
+    fn take(&self, state: &mut LeaseModelState, worker: usize, taken: u8) {
         (state.workers[worker].lost, state.workers[worker].locked) = (None, 0);
         let me = u8::try_from(worker).expect("few workers");
         for number in 0..LANES {
@@ -204,7 +204,7 @@ impl LeaseModel {
         holder.granted = holder.term;
     }
 
-    fn free(state: &mut LeaseState, worker: usize, unclean: bool, released: bool) {
+    fn free(state: &mut LeaseModelState, worker: usize, unclean: bool, released: bool) {
         for lane in &mut state.lanes {
             if lane.owner.is_some_and(|owner| usize::from(owner) == worker) {
                 (lane.owner, lane.unclean, lane.released) = (None, unclean, released);
@@ -215,12 +215,12 @@ impl LeaseModel {
 }
 
 impl Model for LeaseModel {
-    type State = LeaseState;
+    type State = LeaseModelState;
     type Action = LeaseAction;
 
-    fn init_states(&self) -> Vec<LeaseState> {
+    fn init_states(&self) -> Vec<LeaseModelState> {
         let lane = LeasedLane { owner: None, epoch: 0, unclean: false, released: true, used: 1 };
-        vec![LeaseState {
+        vec![LeaseModelState {
             rows: [LeaseRow::Absent; WORKERS],
             lanes: [lane; LANES],
             workers: [LeaseHolder::default(); WORKERS],
@@ -233,7 +233,7 @@ impl Model for LeaseModel {
         }]
     }
 
-    fn actions(&self, state: &LeaseState, actions: &mut Vec<LeaseAction>) {
+    fn actions(&self, state: &LeaseModelState, actions: &mut Vec<LeaseAction>) {
         for worker in 0..WORKERS {
             let holder = &state.workers[worker];
             let is_locked = Self::is_locked(state, worker);
@@ -279,7 +279,7 @@ impl Model for LeaseModel {
         }
     }
 
-    fn next_state(&self, state: &LeaseState, action: LeaseAction) -> Option<LeaseState> {
+    fn next_state(&self, state: &LeaseModelState, action: LeaseAction) -> Option<LeaseModelState> {
         let mut next = state.clone();
         match action {
             LeaseAction::Expire(worker) => {
@@ -324,17 +324,17 @@ impl Model for LeaseModel {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(EXCLUSIVE, |_, state: &LeaseState| {
+            Property::always(EXCLUSIVE, |_, state: &LeaseModelState| {
                 let users = |lane| state.workers.iter().filter(|holder| holder.uses(lane)).count();
                 (0..LANES).all(|lane| users(lane) <= 1)
             }),
-            Property::always(UNCLEAN, |_, state: &LeaseState| !state.hidden),
-            Property::always(EPOCH, |_, state: &LeaseState| !state.reused),
-            Property::sometimes("two workers use lanes", |_, state: &LeaseState| {
+            Property::always(UNCLEAN, |_, state: &LeaseModelState| !state.hidden),
+            Property::always(EPOCH, |_, state: &LeaseModelState| !state.reused),
+            Property::sometimes("two workers use lanes", |_, state: &LeaseModelState| {
                 let uses = |holder: &&LeaseHolder| holder.uses(0) || holder.uses(1);
                 state.workers.iter().filter(uses).count() > 1
             }),
-            Property::sometimes("a take-over from a live worker", |_, state: &LeaseState| {
+            Property::sometimes("a take-over from a live worker", |_, state: &LeaseModelState| {
                 state.workers.iter().enumerate().any(|(number, holder)| {
                     let lost = |lane: usize| {
                         let owner = state.lanes[lane].owner;
@@ -343,7 +343,7 @@ impl Model for LeaseModel {
                     !holder.crashed && (0..LANES).any(lost)
                 })
             }),
-            Property::sometimes("a lane of a forgotten worker", |_, state: &LeaseState| {
+            Property::sometimes("a lane of a forgotten worker", |_, state: &LeaseModelState| {
                 state.inherited
             }),
         ]

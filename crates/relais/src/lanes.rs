@@ -43,7 +43,7 @@ pub(crate) struct LaneKeeper {
     heartbeat: Arc<Heartbeat>,
 }
 
-/// Who renews the lease.
+/// The side that renews the lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Renewal {
     /// The worker, for all its scopes.

@@ -55,7 +55,7 @@ pub(crate) trait Worker: Send {
     async fn stop(&mut self, _patience: Duration) {}
 }
 
-/// How a worker learns of its rows.
+/// The way in which a worker learns of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Polling {
     /// It also reads without a wake-up, at growing intervals.

@@ -167,7 +167,7 @@ async fn compare(
     Ok(())
 }
 
-/// How far a source has been read.
+/// Returns the positions up to which a source has been read.
 pub(super) async fn positions(
     client: &Client<'_>,
     source: &str,

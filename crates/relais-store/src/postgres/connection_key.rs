@@ -17,7 +17,7 @@ use tokio_postgres::{
     tls::{ChannelBinding, TlsConnect, TlsStream},
 };
 
-/// The key that the server gave a connection to cancel its queries: the number of its process, and a random secret.
+/// The key by which a connection cancels its queries: the number of its process, and a random secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ConnectionKey {
     process_id: i32,
@@ -89,7 +89,7 @@ impl TlsStream for Memory<'_> {
     }
 }
 
-/// A connector without encryption, for a stream that does not leave the process.
+/// A stream in memory instead of an encrypted one: nothing leaves the process.
 struct InMemory;
 
 impl<'a> TlsConnect<Memory<'a>> for InMemory {

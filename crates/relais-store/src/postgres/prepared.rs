@@ -5,7 +5,7 @@
 //! for all connections. Its key is what the server gave the connection to cancel its queries: the number of its
 //! process and a random secret. Two connections never share it, and one that was opened again has another.
 //!
-//! A statement that is gone fails, and ends the user's transaction with it. So one is used only where the session
+//! A statement that no longer exists fails, and ends the user's transaction with it. So one is used only where the session
 //! provably keeps it:
 //!
 //! - The session that answers is the one that accepted the connection. Behind a pooler it is another one, and
@@ -58,7 +58,7 @@ pub(super) async fn query<C: GenericClient>(
     result
 }
 
-/// The state of the statements of a connection.
+/// The prepared statements of a connection, as far as they are known.
 #[derive(Clone, Debug)]
 enum Standing {
     /// It has sent once. A connection that never sends again is not worth a statement.

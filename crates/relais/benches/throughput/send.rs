@@ -20,7 +20,7 @@ const TOGETHER: u64 = 100;
 /// Not counted: connections and plans get warm.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// The figures of one way to send, round by round.
+/// The results of one way to send, round by round.
 #[derive(Default)]
 struct Measured {
     rates: Vec<f64>,

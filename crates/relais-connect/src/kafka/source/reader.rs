@@ -40,7 +40,7 @@ use super::{
 const POLL_MAX: Duration = Duration::from_millis(100);
 /// The same while a partition waits for its start offset, or a batch for its settlement.
 const POLL_MIN: Duration = Duration::from_millis(5);
-/// The same with records in hand that follow a batch without a settlement.
+/// The same with fetched records that follow a batch without a settlement.
 const POLL_AHEAD: Duration = Duration::from_millis(1);
 /// Time to wait for the id of a topic; without it only offsets are compared.
 const TOPIC_ID_MAX: Duration = Duration::from_millis(500);

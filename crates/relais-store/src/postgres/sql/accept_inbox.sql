@@ -1,5 +1,5 @@
 -- A batch of received messages, one array for each column. What was there before, or earlier in
--- this batch, is left alone.
+-- this batch, is not changed.
 INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, key_str,
                           msg_key, aggregate_id, event_type, payload, headers, raw_payload_base64,
                           event_ts, status, error_stage, error_code, error_message)

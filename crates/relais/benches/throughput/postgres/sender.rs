@@ -90,7 +90,7 @@ impl PostgresSender {
     }
 }
 
-/// Messages without a row of the user's, or with one.
+/// The user's own row beside the message, or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Alone {
     Yes,
