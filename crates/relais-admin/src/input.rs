@@ -10,7 +10,7 @@ use axum::{
 };
 use relais::dead_letters::DecisionAuthor;
 use relais_core::query::PAGE_MAX;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{error::Category, value::RawValue};
 
 use crate::{
@@ -234,6 +234,13 @@ impl<T> ListPage<T> {
     /// Builds a page; `id` returns the cursor of an item.
     pub(crate) fn of(items: Vec<T>, limit: usize, id: impl Fn(&T) -> String) -> Self {
         let next = items.last().filter(|_| items.len() >= limit).map(id);
+/// Distinguishes `null` from an absent field.
+pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    value: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
         Self { items, next }
     }
 
