@@ -1,6 +1,7 @@
 //! `relais destination …`, `relais source …`, and the arguments to pause a process type.
 
 use clap::{Args, Subcommand};
+use relais_core::control;
 
 use super::DecisionArgs;
 use crate::settings::quantity::{self, Rate};
@@ -17,7 +18,7 @@ pub(crate) enum DestinationCommand {
         after_help = "Example:\n  relais destination resume orders --reason \"upgrade done\""
     )]
     Resume(ControlArgs),
-    /// Change rate and concurrency in all running processes until these restart
+    /// Change rate and concurrency in all processes until they are reset
     #[command(
         after_help = "Example:\n  relais destination limit orders --rate 5/s --reason \"target is slow\""
     )]
@@ -56,8 +57,8 @@ pub(crate) struct LimitArgs {
     /// Most messages per unit of time, e.g. 50/s or 100/m
     #[arg(long, value_parser = rate)]
     pub(crate) rate: Option<Rate>,
-    /// Most calls in flight at once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Most calls in flight at once, 1 to 1000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=CONCURRENCY_MAX))]
     pub(crate) concurrency: Option<u32>,
     /// Restore the configured limits
     #[arg(long, conflicts_with_all = ["rate", "concurrency"])]
@@ -67,3 +68,6 @@ pub(crate) struct LimitArgs {
 fn rate(text: &str) -> Result<Rate, String> {
     quantity::rate(text)
 }
+/// Largest concurrency, as clap needs it.
+const CONCURRENCY_MAX: i64 = control::CONCURRENCY_MAX as i64;
+

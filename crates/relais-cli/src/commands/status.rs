@@ -202,6 +202,11 @@ impl DestinationStatus {
     fn suspension(&self) -> Option<String> {
         self.guards.as_ref().and_then(DestinationGuards::suspension)
     }
+    /// Returns the rate in force, or the configured one if no running process answers.
+    fn limit(&self) -> Option<&str> {
+        self.guards.as_ref().and_then(|guards| guards.rate.as_deref()).or(self.rate.as_deref())
+    }
+
 }
 
 /// Returns the state of a job and the next step.
@@ -233,11 +238,12 @@ fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp
         TableColumn::Number("PARKED"),
         TableColumn::Number("OLDEST"),
         TableColumn::Text("BREAKER"),
-        TableColumn::Text("RATE"),
+        TableColumn::Text("LIMIT"),
         TableColumn::Text("API CALLS"),
         TableColumn::Text(""),
     ];
-    let lines = all.iter().map(|DestinationStatus { backlog, defined, external, rate, guards }| {
+    let lines = all.iter().map(|destination| {
+        let DestinationStatus { backlog, defined, external, guards, .. } = destination;
         let (breaker, calls) = guards::show(guards.as_ref());
         let note = match (defined, external) {
             (false, _) => "waits: no [[destination]] names it",
@@ -250,7 +256,7 @@ fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp
             plain(backlog.parked),
             plain(backlog.oldest.map_or_else(|| "-".to_owned(), |at| age(at, now))),
             breaker,
-            plain(rate.as_deref().unwrap_or("-")),
+            plain(destination.limit().unwrap_or("-")),
             plain(calls),
             (note.to_owned(), Tone::Waiting),
         ]

@@ -169,6 +169,8 @@ fn a_limit_is_a_rate_and_a_whole_number_of_calls() {
         json!({"concurrency": "2"}),
         json!({"concurrency": [2]}),
         json!({"concurrency": 4_294_967_296_i64}),
+        json!({"concurrency": 1_001}),
+        json!({}),
     ] {
         limit(wrong).problem(422, "INVALID");
     }
@@ -177,7 +179,7 @@ fn a_limit_is_a_rate_and_a_whole_number_of_calls() {
         json!({"rate": "5/s"}),
         json!({"concurrency": 2}),
         json!({"rate": "100/m", "concurrency": null}),
-        json!({}),
+        json!({"rate": null, "concurrency": null}),
     ] {
         assert_eq!(limit(right).ok()["result"], "done");
     }

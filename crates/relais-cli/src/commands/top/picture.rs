@@ -261,7 +261,7 @@ fn destinations(scene: &TopView<'_>) -> Vec<Line> {
     let width = scene.name();
     let head = format!(
         "   {:width$}{:>8}{:>7}{:>8}  {:10}{}",
-        "DESTINATION", "PENDING", "OLDEST", "RATE", "BREAKER", "REASON"
+        "DESTINATION", "PENDING", "OLDEST", "MSG/S", "BREAKER", "REASON"
     );
     let mut lines = vec![vec![plain(head)]];
     for (number, row) in rows.iter().enumerate() {
@@ -308,7 +308,8 @@ fn detail(state: &TopState, row: &DestinationLine<'_>) -> String {
     };
     let why =
         row.guards.and_then(DestinationGuards::suspension).map(|why| format!("; {}", safe(&why)));
-    let (name, limit) = (safe(row.name), row.limit.unwrap_or("none"));
+    let in_force = row.guards.and_then(|guards| guards.rate.as_deref()).or(row.limit);
+    let (name, limit) = (safe(row.name), in_force.unwrap_or("none"));
     format!("{name}: rate limit {limit}; {counted}{}", why.unwrap_or_default())
 }
 
