@@ -23,7 +23,7 @@ use super::{CommandContext, control, rows::plain};
 use crate::{
     args::StatusArgs,
     failure::Done,
-    output::{LineBreaks, Output, TableColumn, Tone, age, escape, table},
+    output::{LineBreaks, Output, TableColumn, Tone, age, escape, table, wrap},
     settings::{Settings, quantity::show_rate},
 };
 
@@ -92,7 +92,11 @@ pub(crate) async fn status(context: &CommandContext, args: &StatusArgs) -> Done 
     if context.output.json {
         return context.output.print_json(&status);
     }
-    context.output.print(&show(&context.output, &status, &parked, &controls))
+    let shown = show(&context.output, &status, &parked, &controls);
+    let Some(width) = context.output.width else { return context.output.print(&shown) };
+    // Tables fit already; sentences continue on the next line.
+    let lines: Vec<String> = shown.lines().map(|line| wrap_line(line, width)).collect();
+    context.output.print(&lines.join("\n"))
 }
 
 /// Returns all destinations that are configured or have a backlog.
@@ -198,15 +202,15 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
 }
 
 impl DestinationStatus {
-    /// Returns the reason why deliveries are suspended, and the time of the next call.
-    fn suspension(&self) -> Option<String> {
-        self.guards.as_ref().and_then(DestinationGuards::suspension)
-    }
     /// Returns the rate in force, or the configured one if no running process answers.
     fn limit(&self) -> Option<&str> {
         self.guards.as_ref().and_then(|guards| guards.rate.as_deref()).or(self.rate.as_deref())
     }
 
+    /// Returns the reason why deliveries are suspended, and the time of the next call.
+    fn suspension(&self) -> Option<String> {
+        self.guards.as_ref().and_then(DestinationGuards::suspension)
+    }
 }
 
 /// Returns the state of a job and the next step.
@@ -224,6 +228,23 @@ fn job_state(status: &Status, job: &BulkJob) -> String {
         (Some(_), _) => "is in progress at its worker",
     };
     format!("{state}{last}")
+}
+
+/// Breaks a line that is wider than the terminal. Colours take no room, and a broken line keeps none.
+fn wrap_line(line: &str, width: usize) -> String {
+    let plain = strip_colours(line);
+    if plain.chars().count() <= width { line.to_owned() } else { wrap(&plain, width) }
+}
+
+fn strip_colours(line: &str) -> String {
+    let mut parts = line.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str(
+            part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest),
+        );
+    }
+    plain
 }
 
 fn counts(counts: &[Count]) -> String {

@@ -233,7 +233,7 @@ fn wrong_ids_are_explained() {
     assert_eq!(site.json(&["inbox", "show", "1"])["message_id"], "m-1");
     assert_said(&site.relais(&["inbox", "show", "99"]), 1, &["no inbox entry has the ID 99"]);
     let said = site.relais(&["process", "list"]);
-    assert_said(&said, 0, &["DEFINITION", "STEP FAILURES", "checkout"]);
+    assert_said(&said, 0, &["VERSION", "FAILURES", "checkout"]);
 }
 
 #[test]

@@ -199,11 +199,13 @@ fn processes(state: &TopState, start: Piece) -> Line {
         .map(|count| format!("{} {}", count.rows, count.name.to_lowercase()))
         .collect();
     let some = if some.is_empty() { "none".to_owned() } else { some.join(", ") };
-    vec![
-        start,
-        plain(format!("{some}; {} timers due", state.timers_due)),
-        bad(state.processes_need_operator, "need an operator"),
-    ]
+    // First, so that a narrow terminal cuts the counts instead.
+    let waiting = match state.processes_need_operator {
+        0 => String::new(),
+        1 => "1 needs an operator; ".to_owned(),
+        several => format!("{several} need an operator; "),
+    };
+    vec![start, (waiting, Tone::Bad), plain(format!("{some}; {} timers due", state.timers_due))]
 }
 
 fn per_second(rate: Option<f64>) -> String {
