@@ -12,21 +12,25 @@ pub(crate) enum DestinationCommand {
     #[command(
         after_help = "Example:\n  relais destination pause orders --reason \"target is being upgraded\""
     )]
+    #[command(mut_arg("name", |arg| arg.help("Name of the destination")))]
     Pause(ControlArgs),
     /// Resume deliveries to a destination
     #[command(
         after_help = "Example:\n  relais destination resume orders --reason \"upgrade done\""
     )]
+    #[command(mut_arg("name", |arg| arg.help("Name of the destination")))]
     Resume(ControlArgs),
     /// Change rate and concurrency in all processes until they are reset
     #[command(
         after_help = "Example:\n  relais destination limit orders --rate 5/s --reason \"target is slow\""
     )]
+    #[command(mut_arg("name", |arg| arg.help("Name of the destination")))]
     Limit(LimitArgs),
     /// Close the circuit breaker of a destination in all processes
     #[command(
         after_help = "Example:\n  relais destination reset-breaker orders --reason \"certificate renewed\""
     )]
+    #[command(mut_arg("name", |arg| arg.help("Name of the destination")))]
     ResetBreaker(ControlArgs),
 }
 
@@ -36,9 +40,11 @@ pub(crate) enum SourceCommand {
     #[command(
         after_help = "Example:\n  relais source pause hook --reason \"database maintenance\""
     )]
+    #[command(mut_arg("name", |arg| arg.help("Name of the source")))]
     Pause(ControlArgs),
     /// Resume reception from a source
     #[command(after_help = "Example:\n  relais source resume hook --reason \"maintenance done\"")]
+    #[command(mut_arg("name", |arg| arg.help("Name of the source")))]
     Resume(ControlArgs),
 }
 
@@ -65,9 +71,9 @@ pub(crate) struct LimitArgs {
     pub(crate) reset: bool,
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
-    quantity::rate(text)
-}
 /// Largest concurrency, as clap needs it.
 const CONCURRENCY_MAX: i64 = control::CONCURRENCY_MAX as i64;
 
+fn rate(text: &str) -> Result<Rate, String> {
+    quantity::rate(text)
+}
