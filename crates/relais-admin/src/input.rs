@@ -4,13 +4,17 @@ use std::time::Duration;
 
 use axum::{
     body::Bytes,
-    extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection},
+    extract::{
+        FromRequest, FromRequestParts, Path, Query, Request,
+        path::ErrorKind,
+        rejection::{BytesRejection, PathRejection},
+    },
     http::{StatusCode, request::Parts},
     response::IntoResponse,
 };
 use relais::dead_letters::DecisionAuthor;
 use relais_core::query::PAGE_MAX;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{error::Category, value::RawValue};
 
 use crate::{
@@ -59,7 +63,7 @@ fn in_words(text: &str) -> String {
     let wrong = text.rsplit_once("query string: ").map_or(text, |(_, wrong)| wrong);
     match wrong.split_once("unknown field ") {
         Some((_, rest)) => format!("unknown parameter {rest}"),
-        None => format!("invalid query: {wrong}"),
+        None => format!("invalid query: {}", plain_types(wrong)),
     }
 }
 
@@ -73,8 +77,30 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
         no_nul(parts.uri.path())?;
         match Path::from_request_parts(parts, state).await {
             Ok(Path(named)) => Ok(Self(named)),
-            Err(rejection) => Err(ApiProblem::bad_request(rejection.body_text())),
+            Err(rejection) => Err(ApiProblem::bad_request(format_args!(
+                "invalid path: {}",
+                path_problem(rejection)
+            ))),
         }
+    }
+}
+
+/// Returns the cause of an invalid path, without the wording of the library.
+fn path_problem(rejection: PathRejection) -> String {
+    let PathRejection::FailedToDeserializePathParams(error) = rejection else {
+        return rejection.body_text();
+    };
+    match error.into_kind() {
+        ErrorKind::ParseError { value, expected_type, .. }
+        | ErrorKind::ParseErrorAtKey { value, expected_type, .. }
+        | ErrorKind::ParseErrorAtIndex { value, expected_type, .. } => {
+            let wanted = match expected_type {
+                "i64" | "i32" | "u32" | "u64" | "usize" => "a whole number",
+                other => other,
+            };
+            format!("`{value}` must be {wanted}")
+        }
+        other => other.to_string(),
     }
 }
 
@@ -92,10 +118,31 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
         let bytes = read.map_err(late)?.map_err(body_problem)?;
         object(&bytes)?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| match error.classify() {
-            Category::Data => ApiProblem::unprocessable("INVALID", error),
+            Category::Data => ApiProblem::unprocessable("INVALID", plain_types(&error.to_string())),
             _ => ApiProblem::bad_request(format_args!("the body is not JSON: {error}")),
         })
     }
+}
+
+/// Names of types in errors of serde, and the same in words.
+const TYPE_WORDS: [(&str, &str); 12] = [
+    ("expected f64", "expected a number"),
+    ("expected u32", "expected a whole number"),
+    ("expected u64", "expected a whole number"),
+    ("expected usize", "expected a whole number"),
+    ("expected i64", "expected a whole number"),
+    ("invalid digit found in string", "it must be a whole number"),
+    ("cannot parse integer from empty string", "it must be a whole number"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("number too small to fit in target type", "the number is too small"),
+    ("expected a string", "expected a text"),
+    ("expected a boolean", "expected true or false"),
+    ("expected any valid JSON value", "expected a value"),
+];
+
+/// Returns an error of serde without the names of Rust types.
+fn plain_types(error: &str) -> String {
+    TYPE_WORDS.iter().fold(error.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 /// Rejects arrays: serde would read the fields of a struct from an array in order, which hides mistakes.
@@ -185,6 +232,13 @@ impl TryFrom<f64> for WholeNumber {
         fits.then_some(Self(number as u32))
             .ok_or_else(|| format!("`{number}` is not a whole number from 0 to {}", u32::MAX))
     }
+}
+
+/// Distinguishes `null` from an absent field.
+pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    value: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(value).map(Some)
 }
 
 /// The parameter `since_seconds`.
@@ -358,6 +412,17 @@ mod tests {
         );
         assert_eq!(text, "unknown parameter `colour`, expected `limit`");
         assert_eq!(in_words("odd"), "invalid query: odd");
+        let text =
+            in_words("Failed to deserialize query string: limit: invalid digit found in string");
+        assert_eq!(text, "invalid query: limit: it must be a whole number");
+    }
+
+    #[test]
+    fn a_wrong_type_is_explained_in_words() {
+        let error = serde_json::from_str::<WholeNumber>("\"5\"").unwrap_err().to_string();
+        assert!(error.contains("f64"), "the library names its type: {error}");
+        let text = plain_types(&error);
+        assert!(text.contains("expected a number") && !text.contains("f64"), "{text}");
     }
 
     #[test]

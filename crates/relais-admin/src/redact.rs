@@ -12,13 +12,14 @@ use serde_json::Value;
 
 use crate::problem::ApiProblem;
 
-/// Fields with the content of a message or the data of a process.
-const TEXTS: [&str; 5] = ["payload", "original_payload", "preview", "text", "data"];
-/// The same in Base64.
-const BYTES: [&str; 2] = ["base64", "raw_payload_base64"];
+/// Endings of the names of fields with the content of a message or the data of a process, in the spelling of
+/// [`plain_name`]: `payload`, `original_payload`, `initialData`.
+const CONTENTS: [&str; 4] = ["payload", "preview", "text", "data"];
+/// The ending of fields with the same in Base64.
+const BYTES: &str = "base64";
 const HEADERS: &str = "headers";
-/// The replacement; valid JSON, like most payloads.
-const HIDDEN: &str = "\"hidden; needs the role viewer\"";
+/// The replacement.
+const HIDDEN: &str = "hidden; needs the role viewer";
 
 /// Removes payloads and headers from a response.
 pub(crate) async fn redact(response: Response) -> Response {
@@ -43,12 +44,15 @@ fn hide(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
+                let name = plain_name(name);
                 match value {
-                    Value::String(text) if TEXTS.contains(&name.as_str()) => {
-                        HIDDEN.clone_into(text);
-                    }
-                    Value::String(text) if BYTES.contains(&name.as_str()) => text.clear(),
-                    Value::Object(headers) if name == HEADERS => headers.clear(),
+                    Value::Null => {}
+                    Value::String(text) if name.ends_with(BYTES) => text.clear(),
+                    // Most payloads are JSON in a text, so their replacement is too.
+                    Value::String(text) if is_content(&name) => *text = format!("\"{HIDDEN}\""),
+                    content if is_content(&name) => *content = HIDDEN.into(),
+                    Value::Object(headers) if name.ends_with(HEADERS) => headers.clear(),
+                    Value::Array(headers) if name.ends_with(HEADERS) => headers.clear(),
                     other => hide(other),
                 }
             }
@@ -56,6 +60,15 @@ fn hide(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(hide),
         _ => {}
     }
+}
+
+/// Returns the name in lower case without underscores: rows have `snake_case`, log entries `camelCase`.
+fn plain_name(name: &str) -> String {
+    name.replace('_', "").to_lowercase()
+}
+
+fn is_content(plain_name: &str) -> bool {
+    CONTENTS.iter().any(|ending| plain_name.ends_with(ending))
 }
 
 #[cfg(test)]
@@ -71,6 +84,10 @@ mod tests {
             "id": 7, "payload": "CANARY", "payload_bytes": 6, "headers": { "x": "CANARY" },
             "rows": [{ "preview": "CANARY", "key": "k", "raw_payload_base64": "CANARY" }],
             "shown": { "original_payload": null, "data": "CANARY", "base64": "CANARY" },
+            "log": [
+                { "type": "ProcessStarted", "initialData": { "input": { "id": "CANARY" } } },
+                { "step": "payment", "resultData": ["CANARY"], "error": null },
+            ],
         });
         let response = redact(Json(shown).into_response()).await;
         let bytes = to_bytes(response.into_body(), 10_000).await.unwrap();
@@ -80,5 +97,9 @@ mod tests {
         assert_eq!((&value["id"], &value["payload_bytes"]), (&json!(7), &json!(6)));
         assert_eq!((&value["headers"], &value["rows"][0]["key"]), (&json!({}), &json!("k")));
         assert_eq!(value["shown"]["original_payload"], Value::Null);
+        assert_eq!(
+            (&value["log"][0]["initialData"], &value["log"][1]["step"]),
+            (&json!(HIDDEN), &json!("payment"))
+        );
     }
 }

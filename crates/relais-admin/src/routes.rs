@@ -179,7 +179,7 @@ fn controls() -> Vec<ApiRoute> {
         ("/process-types/{name}/pause", post(controls::pause_process_type), "Pauses processes"),
         ("/process-types/{name}/resume", post(controls::resume_process_type), "Resumes processes"),
     ];
-    let summary = "Changes rate and concurrency in all running processes, until these restart";
+    let summary = "Changes rate and concurrency in all processes, until they are reset";
     let limit = ApiRoute::post(
         "/destinations/{name}/limit",
         Role::Operator,

@@ -25,7 +25,10 @@ pub(crate) use self::{
         Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching,
         ProcessName,
     },
-    reprocess::{DiscardRows, ReprocessArgs, ReprocessCommand, UndecodableList, UndecodableRows},
+    reprocess::{
+        DiscardRows, PayloadOrigin, ReprocessArgs, ReprocessCommand, UndecodableList,
+        UndecodableRows,
+    },
     rows::{InboxCommand, OutboxCommand, PageArgs, RetryRow, RowFilters},
     token::TokenArgs,
     tools::{BenchArgs, CleanupArgs, CompletionsArgs, HealthArgs, ManArgs, TopArgs},

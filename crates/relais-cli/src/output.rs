@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub(crate) use hex::hex;
 pub(crate) use progress::{CommandProgress, waiting};
-pub(crate) use table::{TableColumn, Tone, elide, fields, table};
+pub(crate) use table::{TableColumn, Tone, elide, fields, table, wrap};
 #[cfg(test)]
 pub(crate) use text::harmless_json;
 pub(crate) use text::{LineBreaks, age, escape, is_unsafe};

@@ -151,6 +151,79 @@ fn a_monitor_sees_everything_but_payloads_and_headers() {
     assert_eq!(monitor.get("/session").ok()["role"], "monitor");
 }
 
+/// A process whose start, command and reply hold the marker.
+const PROCESS: &str = "[[process]]\ntype = \"order\"\nstart = \"Placed\"\nbusiness_key = \"payload:/orderId\"\n\
+    [[process.step]]\nname = \"payment\"\ndestination = \"out\"\ncommand = \"TakePayment\"\n\
+    payload = '{\"note\": {{/input/note}}}'\ncompleted = \"PaymentTaken\"\nfailed = \"PaymentDeclined\"\n\
+    error = \"payload:/why\"\ntimeout = \"10m\"\n\
+    [[process.step]]\nname = \"shipment\"\ndestination = \"out\"\ncommand = \"Ship\"\n\
+    payload = '{\"note\": {{/steps/payment/note}}}'\ncompleted = \"Shipped\"\nfailed = \"NotShippable\"\n\
+    error = \"payload:/why\"\ntimeout = \"10m\"\n";
+
+#[test]
+fn no_page_shows_a_monitor_what_a_message_or_a_process_holds() {
+    let guarded = Guarded::with(&SETTINGS.replace("[admin]", &format!("{PROCESS}[admin]")));
+    let hook = guarded.running.address("hook");
+    let send = |id: &str, headers: &[(&str, &str)], body: &str| {
+        let headers = [&[("message-id", id), ("x-note", "CANARY")], headers].concat();
+        assert_eq!(post(hook, "/hook", &headers, body).0, 202, "{id}");
+    };
+    send("m-1", &[], r#"{"type":"Order","note":"CANARY"}"#);
+    send("m-2", &[], r#"{"type":"Unheard","note":"CANARY"}"#);
+    send("m-3", &[], r#"{"note":"CANARY"#);
+    send("m-4", &[], r#"{"type":"Placed","orderId":"o-1","note":"CANARY"}"#);
+    let (viewer, monitor) = (guarded.with_token("vic"), guarded.with_token("mona"));
+    let first = |path: &str, id: &str| {
+        let found = wait_for(|| {
+            Some(viewer.get(path).ok()["items"][0][id].clone()).filter(|id| !id.is_null())
+        });
+        found.as_str().map_or_else(|| found.to_string(), str::to_owned)
+    };
+    let command = first("/outbox?type=TakePayment", "message_id");
+    let process = first("/processes", "process_id");
+    let cause = [("correlation-id", process.as_str()), ("causation-id", command.as_str())];
+    send("m-5", &cause, r#"{"type":"PaymentTaken","note":"CANARY"}"#);
+    let sent = first("/outbox?type=Ship", "id");
+    let letter = first("/dead-letters?type=Unheard", "id");
+    let undecodable = first("/serde-errors", "id");
+
+    let described = viewer.page("/api/openapi.json").ok();
+    let mut found = Vec::new();
+    for (path, operations) in described["paths"].as_object().unwrap() {
+        // A stream never ends; it repeats the overview.
+        if operations.get("get").is_none() || path.ends_with("/live") {
+            continue;
+        }
+        let ids: &[&str] = match path {
+            path if path.contains("/inbox/") => &["m-1", "m-2", "m-3", "m-4", "m-5"],
+            path if path.contains("/outbox/") => &[&sent, &command],
+            path if path.contains("/destinations/") => &["out"],
+            path if path.contains("/sources/") => &["hook"],
+            _ => &["m-1", "m-2", "m-3", "m-4", "order%2Fo-1"],
+        };
+        for id in ids {
+            let path = path
+                .replace("{id}", id)
+                .replace("{name}", id)
+                .replace("{row}", &undecodable)
+                .replace("{uuid}", &letter)
+                .replace("{process}", "order%2Fo-1");
+            assert!(!path.contains('{'), "{path}");
+            let shown = viewer.page(&path);
+            assert_eq!(shown.status, 200, "{shown:?}");
+            let hidden = monitor.page(&path);
+            assert!(!hidden.body.contains("CANARY"), "{path}: {}", hidden.body);
+            assert!(!hidden.body.contains("Q0FOQVJZ"), "{path} in Base64: {}", hidden.body);
+            if shown.body.contains("CANARY") {
+                found.push(path);
+            }
+        }
+    }
+    for place in ["/inbox/", "/outbox/", "/dead-letters/", "/serde-errors/", "/log", "/explain/"] {
+        assert!(found.iter().any(|path| path.contains(place)), "{place}: {found:?}");
+    }
+}
+
 #[test]
 fn without_a_token_only_the_console_and_the_probes_answer() {
     let guarded = Guarded::start();

@@ -75,6 +75,32 @@ fn a_wrong_configuration_exits_with_2_and_a_wrong_world_with_1() {
         }
     }
     assert_said(&Site::new().relais(&["check"]), 2, &["relais init"]);
+    for (query, wanted) in [
+        ("sslmode=verifyfull", "`sslmode` must be"),
+        ("passfile=x", "`passfile` is not supported"),
+        ("target_session_attrs=standby", "`target_session_attrs` must be"),
+    ] {
+        let site =
+            Site::with(&format!("[store]\nurl = \"postgres://u:CANARY@127.0.0.1:1/db?{query}\"\n"));
+        for command in [&["check"][..], &["check", "--offline"], &["run"]] {
+            let said = site.relais(command);
+            assert_said(&said, 2, &[wanted, "store.url", "relais.toml:2"]);
+            assert!(!format!("{said:?}").contains("CANARY"), "{said:?}");
+        }
+    }
+    for (sql, wanted) in [
+        ("UPDATE members SET id = 1 WHERE id IN (:ids)", "must begin with SELECT or WITH"),
+        ("SELECT * FROM members", ":ids"),
+    ] {
+        let site = Site::with(&format!(
+            "[[destination]]\nname = \"contacts\"\nkind = \"salesforce\"\nobject = \"Contact\"\n\
+             login_url = \"https://acme.my.salesforce.com\"\nclient_id = \"app\"\nclient_secret = \"x\"\n\
+             external_id = \"Id__c\"\nhydrate = \"{sql}\"\n"
+        ));
+        for command in [&["check"][..], &["check", "--offline"], &["run"]] {
+            assert_said(&site.relais(command), 2, &[wanted, "hydrate"]);
+        }
+    }
     let log = "[[destination]]\nname = \"warehouse\"\nkind = \"log\"\n";
     for (store, wanted) in [
         ("sqlite:missing/x.db", "does not exist"),

@@ -156,8 +156,15 @@ fn process_explained(site: &Site, target: &Target) {
     assert_said(&said, 1, &["cannot edit the data of a process"]);
 
     // By type and business key too; what stands still says why and what can be done.
-    let shown = ["StepFailed payment (permanent): no money", "no money; relais process "];
+    let shown = [
+        "StepFailed payment (permanent): no money",
+        "needs an operator: ",
+        "no money; relais process retry ",
+        "or relais process skip ",
+    ];
     assert_said(&site.relais(&["explain", "checkout/o-1"]), 0, &shown);
+    let list = site.relais(&["process", "list"]);
+    assert_said(&list, 0, &["! FAILED", "! needs an operator", "relais process show"]);
     assert_said(&site.relais(&["explain", "checkout/missing"]), 1, &["TYPE/BUSINESS-KEY"]);
     let whole = events(&site.json(&["explain", "start"]));
     let at = |name: &str| whole.iter().position(|event| event == name);

@@ -198,7 +198,7 @@ fn an_operator_writes_the_payload() {
     assert_said(&said, 1, &["row 1: still undecodable", "line 2 column 9"]);
     site.write("1.json", &format!("{}\n", order("m-1", "o-1")));
     let said =
-        site.relais(&["reprocess", "1", "--payload", "1.json", "--reason", "cut by a proxy"]);
+        site.relais(&["reprocess", "1", "--payload-file", "1.json", "--reason", "cut by a proxy"]);
     assert_said(
         &said,
         0,
@@ -219,7 +219,7 @@ fn an_operator_writes_the_payload() {
     let said = Said::from(typing.wait_with_output().unwrap());
     assert_said(&said, 0, &["reprocessed 1 of 1 row"]);
     let said =
-        site.relais(&["reprocess", "3", "--set", r#"{"type":"OrderPlaced","orderId":"o-3"}"#]);
+        site.relais(&["reprocess", "3", "--payload", r#"{"type":"OrderPlaced","orderId":"o-3"}"#]);
     assert_said(&said, 0, &["row 3: reprocessed: OrderPlaced sha256:", "(its own ID), key o-3"]);
     let reasons = texts(&site, "SELECT reason FROM relais_audit ORDER BY id");
     assert_eq!(reasons[0], "cut by a proxy (payload written by hand)");

@@ -142,6 +142,20 @@ fn health_answers_by_exit_code_for_a_running_relais_and_for_none() {
     assert_said(&site.relais(&["health", "--url", "nowhere"]), 2, &["is not a URL"]);
 }
 
+#[test]
+fn health_asks_over_tls_where_the_admin_address_has_a_certificate() {
+    let place = nowhere();
+    let file = settings("sqlite:relais.db", "1s").replace("127.0.0.1:0", &place.to_string());
+    let keys = "tls_certificate = \"cert.pem\"\ntls_key = \"key.pem\"\n";
+    let site = Site::with(&file.replace("[admin]\n", &format!("[admin]\n{keys}")));
+    site.write("cert.pem", include_str!("../../relais-connect/tests/http/untrusted-cert.pem"));
+    site.write("key.pem", include_str!("../../relais-connect/tests/http/untrusted-key.pem"));
+    let running = site.run();
+    assert_said(&site.relais(&["health"]), 0, &["alive", &format!("https://{place}/healthz")]);
+    assert_said(&site.relais(&["health", "--ready"]), 0, &["ready", "https://"]);
+    assert_eq!(running.stop().code, 0);
+}
+
 /// Reads a request and answers that it is not ready.
 fn not_ready(mut stream: impl io::Read + io::Write) {
     let body = r#"{"ready":false,"reason":"disk full"}"#;

@@ -122,6 +122,8 @@ fn lists_fit(site: &Site, letters: &[Value]) {
         &["process", "list"],
         &["audit", "list"],
         &["top", "--once"],
+        &["status"],
+        &["explain", "message-1-of-a-sender-with-long-ids"],
     ] {
         assert_fits(site, args);
     }
@@ -169,10 +171,12 @@ fn lists_report_further_rows(site: &Site) {
 
 #[test]
 fn controls_need_values_and_pauses_are_logged_after_a_restart() {
-    let site = Site::with(
-        "[[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\n\
-         [[destination]]\nname = \"orders\"\nkind = \"log\"\npath = \"orders.jsonl\"\n",
-    );
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let site = Site::with(&format!(
+        "[admin]\nlisten = \"{free}\"\n\
+         [[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+         [[destination]]\nname = \"orders\"\nkind = \"log\"\npath = \"orders.jsonl\"\n"
+    ));
     let running = site.run();
     let limit = |more: &[&'static str]| {
         let args = ["destination", "limit", "orders", "--reason", "a test"];
@@ -180,13 +184,30 @@ fn controls_need_values_and_pauses_are_logged_after_a_restart() {
     };
     assert_said(&limit(&[]), 2, &["--rate", "--concurrency", "--reset"]);
     assert_said(&limit(&["--reset", "--rate", "5/s"]), 2, &["cannot be used with"]);
-    assert_said(&limit(&["--rate", "5/s"]), 0, &["orders is limited until restart"]);
+    assert_said(&limit(&["--concurrency", "1001"]), 2, &["1..=1000"]);
+    assert_said(&limit(&["--rate", "5/s"]), 0, &["orders is limited until it is reset"]);
+    let in_force = || {
+        let said = site.relais(&["status"]).out;
+        (said.contains("LIMIT") && said.contains("5/s")).then_some(())
+    };
+    until("the limit in force", in_force);
+    running.stop();
+    let running = site.run();
+    until("the same limit after a restart", in_force);
     assert_said(&limit(&["--reset"]), 0, &["orders is reset to its configured limits"]);
+    let audit = site.json(&["audit", "list"]);
+    assert_eq!(audit[0]["action"], "destination.limits-reset", "{audit}");
+    assert_eq!(audit[1]["reason"], "a test (rate 5/s, concurrency as configured)", "{audit}");
     for (kind, name) in [("destination", "orders"), ("source", "hook")] {
         let pause = [kind, "pause", name, "--actor", "ann", "--reason", "upgrade"];
         assert_said(&site.relais(&pause), 0, &["is paused"]);
     }
     assert!(!running.stop().err.contains("is paused by an operator"));
+    let db = rusqlite::Connection::open(site.path("relais.db")).unwrap();
+    db.busy_timeout(PATIENCE).unwrap();
+    db.execute(include_str!("support/insert.sql"), ("o-1", "orders")).unwrap();
+    let said = site.relais(&["explain", "outbox:1"]);
+    assert_said(&said, 0, &["waits for destination orders, which ann paused at", "upgrade"]);
     let log = site.run().stop().err;
     for words in ["destination is paused by an operator", "source is paused by an operator"] {
         assert!(log.contains(words) && log.contains("ann") && log.contains("upgrade"), "{log}");
@@ -210,6 +231,16 @@ fn ids_are_found_by_their_first_digits(site: &Site, letters: &[Value]) {
     }
     let message = site.json(&["outbox", "list"])[0]["message_id"].as_str().unwrap().to_owned();
     assert_eq!(site.json(&["outbox", "show", &message[..23]])["message_id"], message);
+    let db = rusqlite::Connection::open(site.path("relais.db")).unwrap();
+    db.busy_timeout(PATIENCE).unwrap();
+    db.execute(include_str!("support/insert.sql"), ("digits", "nowhere")).unwrap();
+    let row = db.last_insert_rowid();
+    let digits = "34859807-1111-4111-8111-111111111111";
+    let set = "UPDATE relais_outbox SET message_id = ?1 WHERE id = ?2";
+    db.execute(set, (digits, row)).unwrap();
+    assert_eq!(site.json(&["outbox", "show", "34859807"])["message_id"], digits);
+    assert_said(&site.relais(&["outbox", "show", "99999999"]), 1, &["has the ID 99999999"]);
+    db.execute("DELETE FROM relais_outbox WHERE id = ?1", [row]).unwrap();
 }
 
 fn many_are_discarded_only_with_a_reason(site: &Site, letters: &[Value]) {
@@ -229,6 +260,7 @@ fn many_are_discarded_only_with_a_reason(site: &Site, letters: &[Value]) {
     assert_eq!(resolved[0]["resolution"], "discarded", "{resolved}");
     let audit = site.relais(&["audit", "list"]).out;
     assert!(audit.contains("dead-letter.discarded") && audit.contains("a test"), "{audit}");
+    assert_fits(site, &["audit", "list"]);
 }
 
 fn an_unavailable_destination_shows_the_time_of_its_next_call(
@@ -256,7 +288,7 @@ fn an_unavailable_destination_shows_the_time_of_its_next_call(
     let without = site.relais(&["status"]);
     assert_said(&without, 0, &["breakers and API calls are unknown", "RELAIS_TOKEN"]);
     let wrong = site.relais(&["status", "--token", "wrong"]);
-    assert_said(&wrong, 0, &["requires a token"]);
+    assert_said(&wrong, 0, &["does not accept this token", "`relais token`"]);
     assert_eq!(get(running.logged("admin http://"), "/api/v1/overview").0, 401);
 }
 

@@ -1,10 +1,10 @@
-//! What operators change while relais runs: pauses, limits until restart, and resets of circuit breakers.
+//! What operators change while relais runs: pauses, limits, and resets of circuit breakers.
 //!
-//! Invariant: a pause is a row in the database, so every process obeys it and a restart keeps it. Limits
-//! and resets carry a number that grows with each change: a process obeys those that come after it has
-//! started.
+//! Invariant: pauses and limits are rows in the database, so every process obeys them and a restart keeps
+//! them. Limits and resets carry a number that grows with each change: a process obeys the resets that come
+//! after it has started.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
@@ -64,6 +64,25 @@ pub struct LimitChange {
     pub concurrency: Option<u32>,
 }
 
+impl fmt::Display for LimitChange {
+    /// Writes the limits for the audit log: `rate 5/s, concurrency as configured`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rate {
+            None => f.write_str("rate as configured")?,
+            Some((calls, period)) => match period.as_secs() {
+                1 => write!(f, "rate {calls}/s")?,
+                60 => write!(f, "rate {calls}/m")?,
+                3_600 => write!(f, "rate {calls}/h")?,
+                _ => write!(f, "rate {calls} in {period:?}")?,
+            },
+        }
+        match self.concurrency {
+            None => f.write_str(", concurrency as configured"),
+            Some(calls) => write!(f, ", concurrency {calls}"),
+        }
+    }
+}
+
 /// One row of `relais_control`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
@@ -83,7 +102,7 @@ pub struct Control {
 pub enum ControlChange {
     Pause,
     Resume,
-    /// Replaces the limits of a destination until each process restarts.
+    /// Replaces the limits of a destination until the next change; the default restores the configured ones.
     Limit(LimitChange),
     /// Closes the circuit breaker of a destination in every process.
     ResetBreaker,
@@ -95,6 +114,7 @@ impl ControlChange {
         match self {
             Self::Pause => "paused",
             Self::Resume => "resumed",
+            Self::Limit(limits) if limits == LimitChange::default() => "limits-reset",
             Self::Limit(_) => "limited",
             Self::ResetBreaker => "breaker-reset",
         }
@@ -116,7 +136,19 @@ impl ControlOrder {
     pub fn audit_action(&self) -> String {
         format!("{}.{}", self.kind.as_str().replace('_', "-"), self.change.audit_word())
     }
+
+    /// The reason as the audit records it, with the limits that were set.
+    pub fn audit_reason(&self) -> String {
+        match self.change {
+            ControlChange::Limit(limits) if limits != LimitChange::default() => {
+                format!("{} ({limits})", self.reason)
+            }
+            _ => self.reason.clone(),
+        }
+    }
 }
 
+/// Largest concurrency of a destination, as in the configuration.
+pub const CONCURRENCY_MAX: u32 = 1_000;
 /// Most rows of `relais_control` that are read.
 pub const CONTROLS_MAX: usize = 10_000;

@@ -78,7 +78,7 @@ use self::{
     low_water_mark::Marks, pools::Pools, session::Sessions,
 };
 pub use self::{
-    connect::{PostgresOptions, addresses},
+    connect::{PostgresOptions, addresses, check_url},
     enqueue::ENQUEUE_SQL,
     handler::{HandlerFn, StateHandlerFn, handler, handler_with},
     hydrate::SqlHydrator,

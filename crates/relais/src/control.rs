@@ -10,7 +10,7 @@ use std::{
 };
 
 use relais_core::{
-    control::{Control, ControlChange, ControlKind, ControlOrder, LimitChange},
+    control::{CONCURRENCY_MAX, Control, ControlChange, ControlKind, ControlOrder, LimitChange},
     store::{RowMark, Store, StoreDriver, StoreError},
 };
 use tokio::sync::watch;
@@ -68,6 +68,10 @@ pub async fn control(
             if zero || *concurrency == Some(0) {
                 let text = "a limit must be at least 1; use pause to stop deliveries";
                 return Err(ControlError::Invalid(text.to_owned()));
+            }
+            if concurrency.is_some_and(|calls| calls > CONCURRENCY_MAX) {
+                let text = format!("the concurrency must be from 1 to {CONCURRENCY_MAX}");
+                return Err(ControlError::Invalid(text));
             }
         }
         ControlChange::Pause | ControlChange::Resume | ControlChange::ResetBreaker => {}
@@ -200,8 +204,9 @@ impl ControlledWorkers {
             let Some(control) = control else { continue };
             let now = (control.limits_changed, control.breaker_resets);
             let before = self.seen.insert(name.clone(), now);
-            // Changes from before the start of this process do not concern it.
-            let before = before.unwrap_or(if self.read_before { (0, 0) } else { now });
+            // Limits stay in force after a restart, so that all processes have the same. A reset of the breaker
+            // from before the start of this process does not concern it.
+            let before = before.unwrap_or(if self.read_before { (0, 0) } else { (0, now.1) });
             if now.0 != before.0 {
                 limits.change(control.limits);
                 changed = true;
@@ -319,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_apply_until_the_process_restarts() {
+    fn limits_apply_until_they_are_reset_also_after_a_restart() {
         let limited = |number| Control {
             limits: LimitChange { rate: None, concurrency: Some(2) },
             limits_changed: number,
@@ -329,9 +334,9 @@ mod tests {
         let limits = SharedLimits::new(&DestinationSettings::default());
         workers.destination("orders", limits.clone());
         workers.apply(&[limited(1)]);
-        assert_eq!(limits.concurrency(), 10, "set before it started");
-        workers.apply(&[limited(2)]);
-        assert_eq!(limits.concurrency(), 2);
+        assert_eq!(limits.concurrency(), 2, "set before it started");
+        workers.apply(&[Control { limits: LimitChange::default(), ..limited(2) }]);
+        assert_eq!(limits.concurrency(), 10);
         let mut next = ControlledWorkers::default();
         let limits = SharedLimits::new(&DestinationSettings::default());
         next.destination("orders", limits.clone());

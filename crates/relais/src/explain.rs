@@ -143,7 +143,8 @@ pub struct Thing {
     pub problem: Option<Problem>,
     /// The dead letter that parks its key, if it waits behind one.
     pub held_by: Option<Uuid>,
-    /// The other reason why it waits: an earlier row of its key, or no worker that can handle it.
+    /// The other reason why it waits: an earlier row of its key, a paused destination, no worker that can
+    /// handle it, or, of a process, an operator.
     pub waits_for: Option<String>,
 }
 

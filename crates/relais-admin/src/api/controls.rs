@@ -1,4 +1,4 @@
-//! Controls of operators while relais runs: pauses, limits until restart, resets of circuit breakers.
+//! Controls of operators while relais runs: pauses, limits, resets of circuit breakers.
 
 use axum::{extract::State, http::StatusCode};
 use relais::control::{ControlError, control, parse_rate};
@@ -9,7 +9,7 @@ use super::{Answer, run};
 use crate::{
     Admin,
     access::AdminCaller,
-    input::{ActorAndReason, FilterText, JsonBody, PathParams},
+    input::{ActorAndReason, FilterText, JsonBody, PathParams, WholeNumber, present},
     problem::ApiProblem,
 };
 
@@ -20,14 +20,16 @@ pub(crate) struct ControlResult {
     result: &'static str,
 }
 
-/// LimitRequest of a destination until each process restarts.
+/// New limits of a destination; null restores the configured one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitRequest {
     /// For example `50/s`; the configured rate if absent or null.
-    rate: Option<FilterText>,
+    #[serde(default, deserialize_with = "present")]
+    rate: Option<Option<FilterText>>,
     /// The configured number if absent or null.
-    concurrency: Option<u32>,
+    #[serde(default, deserialize_with = "present")]
+    concurrency: Option<Option<WholeNumber>>,
     actor: Option<String>,
     reason: String,
 }
@@ -65,13 +67,20 @@ pub(crate) async fn limit_destination(
     name: PathParams<String>,
     JsonBody(limits): JsonBody<LimitRequest>,
 ) -> Answer<ControlResult> {
-    let rate = limits.rate.map(|text| {
+    if limits.rate.is_none() && limits.concurrency.is_none() {
+        let text = "pass `rate`, `concurrency` or both; null restores the configured limit";
+        return Err(ApiProblem::unprocessable("INVALID", text));
+    }
+    let rate = limits.rate.flatten().map(|text| {
         parse_rate(&text.0).ok_or_else(|| {
             let text = "`rate` must be a number and a unit of time, for example 50/s, 100/m or 5/h";
             ApiProblem::unprocessable("INVALID", text)
         })
     });
-    let wanted = LimitChange { rate: rate.transpose()?, concurrency: limits.concurrency };
+    let wanted = LimitChange {
+        rate: rate.transpose()?,
+        concurrency: limits.concurrency.flatten().map(|n| n.0),
+    };
     let who = JsonBody(ActorAndReason::new(limits.actor, limits.reason));
     change(admin, caller, name, (ControlKind::Destination, ControlChange::Limit(wanted)), who).await
 }

@@ -5,18 +5,17 @@ use relais::dead_letters::{self, Basis, DecisionAuthor, EditValidation, PayloadE
 use relais_core::{
     dead_letter::Origin,
     inspect::{InspectExt, PayloadPart},
-    json,
     query::Filter,
     repair::Mode,
     time::Timestamp,
 };
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
     Answer, page,
-    payload::{DownloadContent, SHOWN_MAX, attachment, cut, line},
+    payload::{DownloadContent, RequestPayload, SHOWN_MAX, attachment, cut, line},
     perform, run,
 };
 use crate::{
@@ -24,7 +23,7 @@ use crate::{
     access::AdminCaller,
     input::{
         ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
-        known,
+        known, present,
     },
     problem::ApiProblem,
 };
@@ -122,7 +121,7 @@ pub(crate) async fn payload(
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditRequest {
     /// Saved byte for byte.
-    payload: Box<RawValue>,
+    payload: RequestPayload,
     /// The `edited_at` that the caller has read. A mismatch is refused, so that no edit overwrites another.
     #[serde(default, deserialize_with = "present")]
     edited_at: Option<Option<Timestamp>>,
@@ -136,11 +135,6 @@ pub(crate) struct EditRequest {
     reason: String,
 }
 
-/// Distinguishes `null` from an absent field.
-fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<Timestamp>>, D::Error> {
-    Option::deserialize(value).map(Some)
-}
-
 /// Changes the payload of a dead letter and its row; it stays a dead letter until it is retried.
 pub(crate) async fn edit(
     State(admin): State<Admin>,
@@ -149,10 +143,7 @@ pub(crate) async fn edit(
     JsonBody(edit): JsonBody<EditRequest>,
 ) -> Answer<Value> {
     let by = ActorAndReason { actor: edit.actor, reason: edit.reason }.by(&caller)?;
-    let payload = edit.payload.get();
-    json::check(payload.as_bytes())
-        .map_err(|error| ApiProblem::unprocessable(error.code(), error))?;
-    let payload = payload.to_owned();
+    let payload = edit.payload.text_or_string()?;
     let insist = if edit.force { EditValidation::Skipped } else { EditValidation::Required };
     let mode = if edit.dry_run { Mode::Try } else { Mode::Write };
     run(async move {

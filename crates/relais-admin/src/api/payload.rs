@@ -4,9 +4,14 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use relais_core::inspect::{Attempt, ListedRow};
-use serde::Serialize;
-use serde_json::Value;
+use relais_core::{
+    inspect::{Attempt, ListedRow},
+    json,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+
+use crate::problem::ApiProblem;
 
 /// Most bytes of a payload in the details of a row.
 pub(super) const SHOWN_MAX: usize = 1 << 20;
@@ -48,6 +53,33 @@ pub(super) fn cut(text: &mut String, max: usize) -> usize {
     bytes
 }
 
+/// The payload of a request: a string that holds the JSON text, or the JSON value itself.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct RequestPayload(Box<RawValue>);
+
+impl RequestPayload {
+    /// Returns the JSON text byte for byte: that in the string, or that of another value.
+    pub(super) fn text(&self) -> String {
+        serde_json::from_str::<String>(self.0.get()).unwrap_or_else(|_| self.0.get().to_owned())
+    }
+
+    /// Returns the same, but keeps a string of plain words, such as `hello`, as a JSON string. A text that begins
+    /// like an object or an array must be JSON.
+    pub(super) fn text_or_string(&self) -> Result<String, ApiProblem> {
+        let text = self.text();
+        let Err(error) = json::check(text.as_bytes()) else { return Ok(text) };
+        if text.trim_start().starts_with(['{', '[']) {
+            return Err(ApiProblem::unprocessable(error.code(), error));
+        }
+        let value = self.0.get();
+        match json::check(value.as_bytes()) {
+            Ok(value) => Ok(value.to_owned()),
+            Err(error) => Err(ApiProblem::unprocessable(error.code(), error)),
+        }
+    }
+}
+
 /// Returns a payload as a file, which no browser renders as a page.
 pub(super) fn attachment(name: &str, content: DownloadContent) -> Response {
     let (kind, body) = match content {
@@ -73,6 +105,25 @@ pub(crate) enum DownloadContent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_payload_is_the_text_in_its_string_or_the_value_itself() {
+        let read = |body: &str| serde_json::from_str::<RequestPayload>(body).unwrap();
+        for (body, text) in [
+            (r#""{\"a\": 1.50}""#, r#"{"a": 1.50}"#),
+            (r#"{"a": 1.50}"#, r#"{"a": 1.50}"#),
+            (r#""\"hello\"""#, r#""hello""#),
+            (r#""7""#, "7"),
+            ("7", "7"),
+            (r#""hello""#, r#""hello""#),
+        ] {
+            assert_eq!(read(body).text_or_string().unwrap(), text, "{body}");
+        }
+        for wrong in [r#""{\"a\":""#, r#"" [1""#] {
+            assert!(read(wrong).text_or_string().is_err(), "{wrong}");
+        }
+        assert_eq!(read(r#""hello""#).text(), "hello");
+    }
 
     #[test]
     fn a_text_is_cut_between_characters() {

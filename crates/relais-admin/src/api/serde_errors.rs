@@ -25,7 +25,7 @@ use super::{
     Answer,
     bulk::{ROWS_MAX, TIME_MAX, bounded, chosen},
     dead_letters, page,
-    payload::RAW_SHOWN_MAX,
+    payload::{RAW_SHOWN_MAX, RequestPayload},
     run,
 };
 use crate::{
@@ -156,7 +156,7 @@ pub(crate) async fn show(
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReprocessRequest {
     /// A corrected payload (JSON) that replaces the bytes.
-    payload: Option<String>,
+    payload: Option<RequestPayload>,
     /// The decoder to use instead of the one of the source.
     decoder: Option<String>,
     /// Keeps the message id of the row.
@@ -182,7 +182,7 @@ pub(crate) async fn repair(
             return Err(ApiProblem::unprocessable("INVALID", detail));
         }
         (Some(payload), None) if caller.role >= Role::Admin => {
-            Fix::Payload(payload.trim().as_bytes().to_vec())
+            Fix::Payload(payload.text().trim().as_bytes().to_vec())
         }
         (Some(_), None) => return Err(not_allowed(&caller, Role::Admin)),
         (None, decoder) => declared_or(decoder)?,

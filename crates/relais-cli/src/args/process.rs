@@ -48,11 +48,13 @@ pub(crate) enum ProcessCommand {
     Cancel(Act),
     /// Pause messages and timers of a process type in all processes until it is resumed
     #[command(after_help = "Example:\n  relais process pause-type order --reason \"wrong prices\"")]
+    #[command(mut_arg("name", |arg| arg.help("Name of the process type")))]
     PauseType(ControlArgs),
     /// Resume a process type
     #[command(
         after_help = "Example:\n  relais process resume-type order --reason \"prices fixed\""
     )]
+    #[command(mut_arg("name", |arg| arg.help("Name of the process type")))]
     ResumeType(ControlArgs),
     /// Print the states of a process type as a Mermaid diagram
     #[command(after_help = "Example:\n  relais process diagram order")]

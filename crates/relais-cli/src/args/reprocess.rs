@@ -1,9 +1,12 @@
 //! `relais reprocess …`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, Subcommand};
-use relais_core::{InvalidSettings, decode::Decoder};
+use relais_core::{InvalidSettings, decode::Decoder, json};
 
 use super::{
     DecisionArgs,
@@ -21,20 +24,48 @@ pub(crate) struct ReprocessArgs {
     #[command(flatten)]
     pub(crate) rows: UndecodableRows,
     /// Decoder to use instead of the one of their source
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["payload", "set"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["payload", "payload_file"])]
     #[arg(value_parser = decoder)]
     pub(crate) decoder: Option<Decoder>,
-    /// File with a corrected payload for one row (- is stdin)
-    #[arg(long, value_name = "FILE", conflicts_with = "set")]
-    pub(crate) payload: Option<PathBuf>,
-    /// Corrected payload (JSON) for one row
-    #[arg(long, value_name = "JSON")]
-    pub(crate) set: Option<String>,
+    /// Corrected payload for one row as JSON
+    // It was the name of a file before, and still is if it cannot be JSON.
+    #[arg(long, value_name = "JSON", alias = "set", conflicts_with = "payload_file")]
+    pub(crate) payload: Option<String>,
+    /// File with the corrected payload for one row (- is stdin)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) payload_file: Option<PathBuf>,
     /// Keep the message ID of the row instead of the one in the message
     #[arg(long)]
     pub(crate) keep_id: bool,
     #[command(flatten)]
     pub(crate) decision: DecisionArgs,
+}
+
+/// The origin of a corrected payload.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum PayloadOrigin<'a> {
+    Json(&'a str),
+    File(&'a Path),
+}
+
+impl ReprocessArgs {
+    /// Returns the corrected payload. A value of `--payload` that cannot be JSON is the name of a file.
+    pub(crate) fn corrected(&self) -> Option<PayloadOrigin<'_>> {
+        match (&self.payload, &self.payload_file) {
+            (_, Some(path)) => Some(PayloadOrigin::File(path)),
+            (Some(text), None) => {
+                let text = text.trim();
+                let is_json =
+                    text.starts_with(['{', '[', '"']) || json::check(text.as_bytes()).is_ok();
+                Some(if is_json {
+                    PayloadOrigin::Json(text)
+                } else {
+                    PayloadOrigin::File(Path::new(text))
+                })
+            }
+            (None, None) => None,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -19,7 +19,7 @@ pub(crate) async fn audit(context: &CommandContext, command: AuditCommand) -> Do
         TableColumn::Text("ACTOR"),
         TableColumn::Text("ACTION"),
         TableColumn::Id("TARGET"),
-        TableColumn::Id("REASON"),
+        TableColumn::Key("REASON"),
     ];
     let AuditCommand::List(args) = command;
     let (_, store) = context.store().await?;

@@ -95,7 +95,7 @@ fn words(change: ControlChange) -> &'static str {
         ControlChange::Limit(LimitChange { rate: None, concurrency: None }) => {
             "reset to its configured limits"
         }
-        ControlChange::Limit(_) => "limited until restart",
+        ControlChange::Limit(_) => "limited until it is reset",
         ControlChange::ResetBreaker => "reset: its circuit breaker is closed",
     }
 }

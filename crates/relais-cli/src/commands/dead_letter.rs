@@ -160,7 +160,7 @@ fn attempts_table(context: &CommandContext, history: &[Attempt]) -> String {
         TableColumn::Number("ATTEMPT"),
         TableColumn::Id("AT"),
         TableColumn::Text("OUTCOME"),
-        TableColumn::Id("ERROR"),
+        TableColumn::Prose("ERROR"),
         TableColumn::Text("WORKER"),
     ];
     let lines = history.iter().map(|attempt| {

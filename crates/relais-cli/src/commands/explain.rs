@@ -13,16 +13,22 @@ use super::{
 use crate::{
     args::{ExplainArgs, IdPrefix},
     failure::{CommandError, Done},
-    output::{LineBreaks, TableColumn, Tone, escape, table},
+    output::{LineBreaks, TableColumn, Tone, escape, table, wrap},
 };
 
 pub(crate) async fn run(context: &CommandContext, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
     let mut found = explain(store.as_ref(), &args.id).await?;
-    if let (ExplainOutcome::Nothing, Some(prefix)) = (&found, IdPrefix::parse(&args.id))
+    // Lists on a narrow terminal shorten the id in `process:ID` too.
+    let kinds = ThingKind::ALL.map(ThingKind::as_str);
+    let (kind, id) = match args.id.split_once(':') {
+        Some((kind, id)) if kinds.contains(&kind) => (&args.id[..=kind.len()], id),
+        _ => ("", args.id.as_str()),
+    };
+    if let (ExplainOutcome::Nothing, Some(prefix)) = (&found, IdPrefix::parse(id))
         && let Some(id) = ids::any(store.as_ref(), &prefix).await?
     {
-        found = explain(store.as_ref(), &id.to_string()).await?;
+        found = explain(store.as_ref(), &format!("{kind}{id}")).await?;
     }
     match found {
         ExplainOutcome::Nothing => Err(CommandError::failed(format!(
@@ -54,8 +60,16 @@ fn print_history(context: &CommandContext, story: &Explanation) -> Done {
     let now: Vec<_> =
         story.things.iter().filter(|thing| thing.role != ThingRole::Cause).cloned().collect();
     output.print(&format!("\nnow\n{}", things_table(context, &now)))?;
+    if let Some(width) = output.width {
+        for thing in now.iter().filter(|thing| !next(thing).is_empty()) {
+            let line = format!("{}: {}", thing.name, next(thing));
+            output.print(&wrap(&escape(&line, LineBreaks::Escape), width))?;
+        }
+    }
     for note in &story.notes {
-        output.print(&format!("\nnote: {}", escape(note, LineBreaks::Escape)))?;
+        let note = format!("note: {}", escape(note, LineBreaks::Escape));
+        output.print("")?;
+        output.print(&output.width.map_or_else(|| note.clone(), |width| wrap(&note, width)))?;
     }
     if story.cut {
         output.print(
@@ -67,7 +81,7 @@ fn print_history(context: &CommandContext, story: &Explanation) -> Done {
 
 fn timeline(context: &CommandContext, events: &[TimelineEvent]) -> String {
     const COLUMNS: [TableColumn; 3] =
-        [TableColumn::Id("TIME"), TableColumn::Id("ITEM"), TableColumn::Id("EVENT")];
+        [TableColumn::Id("TIME"), TableColumn::Id("ITEM"), TableColumn::Prose("EVENT")];
     let lines = events.iter().map(|event| {
         vec![plain(event.at), plain(&event.about), (event.what.to_string(), tone(&event.what))]
     });
@@ -112,7 +126,7 @@ fn things_table(context: &CommandContext, things: &[Thing]) -> String {
         TableColumn::Text("TYPE"),
         TableColumn::Text("KEY"),
         TableColumn::Text("WHERE"),
-        TableColumn::Id("NEXT"),
+        TableColumn::Prose("NEXT"),
     ];
     let lines = things.iter().map(|thing| {
         let or_dash = |text: &Option<String>| plain(text.as_deref().unwrap_or("-"));
@@ -125,7 +139,10 @@ fn things_table(context: &CommandContext, things: &[Thing]) -> String {
             plain(next(thing)),
         ]
     });
-    table(&context.output, &COLUMNS, lines)
+    // On a terminal the next steps follow below, where commands and ids have room.
+    let columns = if context.output.width.is_some() { &COLUMNS[..5] } else { &COLUMNS[..] };
+    let lines = lines.map(|line: Vec<_>| line.into_iter().take(columns.len()).collect());
+    table(&context.output, columns, lines)
 }
 
 /// Shows a process that needs an operator in the colour of a failed one.
@@ -145,8 +162,8 @@ fn next(thing: &Thing) -> String {
         let id = &thing.name.id;
         return match thing.status.as_str() {
             "PAUSED" => format!("{}; relais process resume {id}", why.message),
-            "COMPENSATING" => format!(
-                "needs an operator: {}; relais process retry {id}, or skip {id}",
+            "COMPENSATING" | "FAILED" if thing.waits_for.is_some() => format!(
+                "needs an operator: {}; relais process retry {id}, or relais process skip {id}",
                 why.message
             ),
             _ => format!("{}; relais process show {id}", why.message),

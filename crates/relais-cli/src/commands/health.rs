@@ -11,6 +11,7 @@ use super::{CommandContext, status::guards::reachable};
 use crate::{
     args::HealthArgs,
     failure::{CommandError, Done},
+    settings::scheme,
 };
 
 /// Largest accepted response.
@@ -66,7 +67,7 @@ fn address(context: &CommandContext, args: &HealthArgs) -> Result<Url, CommandEr
                         .to_owned(),
                 ));
             }
-            format!("http://{}", reachable(admin.listen))
+            format!("{}://{}", scheme(admin.tls_certificate.as_ref()), reachable(admin.listen))
         }
     };
     let path = if args.ready { "readyz" } else { "healthz" };

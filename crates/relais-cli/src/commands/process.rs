@@ -78,17 +78,17 @@ fn processes_table(context: &CommandContext, processes: &[Process], now: Timesta
         TableColumn::Id("ID"),
         TableColumn::Text("STATUS"),
         TableColumn::Text("TYPE"),
-        TableColumn::Number("DEFINITION"),
+        TableColumn::Number("VERSION"),
         TableColumn::Text("KEY"),
         TableColumn::Text("STEP"),
-        TableColumn::Number("STEP FAILURES"),
+        TableColumn::Number("FAILURES"),
         TableColumn::Number("AGE"),
         TableColumn::Number("CHANGED"),
     ];
     let lines = processes.iter().map(|process| {
         vec![
             plain(process.process_id),
-            (process.status.as_str().to_owned(), tone(process)),
+            (status(process), tone(process)),
             plain(&process.process_type),
             plain(process.definition),
             plain(process.business_key.as_deref().unwrap_or("-")),
@@ -98,7 +98,17 @@ fn processes_table(context: &CommandContext, processes: &[Process], now: Timesta
             plain(age(process.updated_at, now)),
         ]
     });
-    table(&context.output, &COLUMNS, lines)
+    let shown = table(&context.output, &COLUMNS, lines);
+    if processes.iter().any(Process::needs_operator) {
+        return format!("{shown}\n! needs an operator; `relais process show ID` lists the actions");
+    }
+    shown
+}
+
+/// Returns the status, marked if the process waits for a decision of an operator.
+fn status(process: &Process) -> String {
+    let mark = if process.needs_operator() { "! " } else { "" };
+    format!("{mark}{}", process.status.as_str())
 }
 
 fn tone(process: &Process) -> Tone {

@@ -23,7 +23,7 @@ use super::{
     rows::{inbox_row, not_found, seconds},
 };
 use crate::{
-    args::{ReprocessArgs, ReprocessCommand, UndecodableRows},
+    args::{PayloadOrigin, ReprocessArgs, ReprocessCommand, UndecodableRows},
     failure::{CommandError, Done},
     output::{CommandProgress, LineBreaks, Output, escape},
     wire,
@@ -52,17 +52,17 @@ pub(crate) async fn reprocess(context: &CommandContext, args: ReprocessArgs) -> 
 
 /// Builds the plan and checks the arguments.
 fn plan(args: &ReprocessArgs) -> Result<RepairPlan, CommandError> {
-    let by_hand = args.payload.is_some() || args.set.is_some();
-    if by_hand && args.rows.ids.len() != 1 {
+    let corrected = args.corrected();
+    if corrected.is_some() && args.rows.ids.len() != 1 {
         return Err(CommandError::Usage(
             "a corrected payload is for one row; pass its ID".to_owned(),
         ));
     }
-    let fix = match (&args.payload, &args.set, args.decoder) {
-        (Some(path), ..) => Fix::Payload(read_payload(path)?),
-        (None, Some(json), _) => Fix::Payload(json.trim().into()),
-        (None, None, Some(decoder)) => Fix::Decoder(decoder),
-        (None, None, None) => Fix::Declared,
+    let fix = match (corrected, args.decoder) {
+        (Some(PayloadOrigin::File(path)), _) => Fix::Payload(read_payload(path)?),
+        (Some(PayloadOrigin::Json(json)), _) => Fix::Payload(json.into()),
+        (None, Some(decoder)) => Fix::Decoder(decoder),
+        (None, None) => Fix::Declared,
     };
     Ok(RepairPlan {
         fix,
@@ -154,7 +154,7 @@ impl ReprocessRun<'_> {
     }
 
     fn payload_on_stdin(&self) -> bool {
-        self.args.payload.as_deref() == Some(Path::new("-"))
+        self.args.corrected() == Some(PayloadOrigin::File(Path::new("-")))
     }
 
     async fn ask_for(&self, mut wanted: SerdeErrors) -> Done {
@@ -288,7 +288,7 @@ fn hint(row: i64, readable_by: &[&str]) -> String {
     match readable_by {
         [] => String::new(),
         ["text", ..] | ["bytes"] => format!(
-            "; show it with `relais inbox show {row}` and pass a corrected payload with --payload, or accept \
+            "; show it with `relais inbox show {row}` and pass a corrected payload with --payload or --payload-file, or accept \
              the bytes with --decoder {}",
             readable_by.join(" or ")
         ),

@@ -23,7 +23,7 @@ use super::{CommandContext, control, rows::plain};
 use crate::{
     args::StatusArgs,
     failure::Done,
-    output::{LineBreaks, Output, TableColumn, Tone, age, escape, table},
+    output::{LineBreaks, Output, TableColumn, Tone, age, escape, table, wrap},
     settings::{Settings, quantity::show_rate},
 };
 
@@ -92,7 +92,11 @@ pub(crate) async fn status(context: &CommandContext, args: &StatusArgs) -> Done 
     if context.output.json {
         return context.output.print_json(&status);
     }
-    context.output.print(&show(&context.output, &status, &parked, &controls))
+    let shown = show(&context.output, &status, &parked, &controls);
+    let Some(width) = context.output.width else { return context.output.print(&shown) };
+    // Tables fit already; sentences continue on the next line.
+    let lines: Vec<String> = shown.lines().map(|line| wrap_line(line, width)).collect();
+    context.output.print(&lines.join("\n"))
 }
 
 /// Returns all destinations that are configured or have a backlog.
@@ -198,6 +202,11 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
 }
 
 impl DestinationStatus {
+    /// Returns the rate in force, or the configured one if no running process answers.
+    fn limit(&self) -> Option<&str> {
+        self.guards.as_ref().and_then(|guards| guards.rate.as_deref()).or(self.rate.as_deref())
+    }
+
     /// Returns the reason why deliveries are suspended, and the time of the next call.
     fn suspension(&self) -> Option<String> {
         self.guards.as_ref().and_then(DestinationGuards::suspension)
@@ -221,6 +230,23 @@ fn job_state(status: &Status, job: &BulkJob) -> String {
     format!("{state}{last}")
 }
 
+/// Breaks a line that is wider than the terminal. Colours take no room, and a broken line keeps none.
+fn wrap_line(line: &str, width: usize) -> String {
+    let plain = strip_colours(line);
+    if plain.chars().count() <= width { line.to_owned() } else { wrap(&plain, width) }
+}
+
+fn strip_colours(line: &str) -> String {
+    let mut parts = line.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str(
+            part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest),
+        );
+    }
+    plain
+}
+
 fn counts(counts: &[Count]) -> String {
     let parts: Vec<String> = counts.iter().map(|c| format!("{} {}", c.rows, c.name)).collect();
     parts.join(", ")
@@ -233,11 +259,12 @@ fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp
         TableColumn::Number("PARKED"),
         TableColumn::Number("OLDEST"),
         TableColumn::Text("BREAKER"),
-        TableColumn::Text("RATE"),
+        TableColumn::Text("LIMIT"),
         TableColumn::Text("API CALLS"),
         TableColumn::Text(""),
     ];
-    let lines = all.iter().map(|DestinationStatus { backlog, defined, external, rate, guards }| {
+    let lines = all.iter().map(|destination| {
+        let DestinationStatus { backlog, defined, external, guards, .. } = destination;
         let (breaker, calls) = guards::show(guards.as_ref());
         let note = match (defined, external) {
             (false, _) => "waits: no [[destination]] names it",
@@ -250,7 +277,7 @@ fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp
             plain(backlog.parked),
             plain(backlog.oldest.map_or_else(|| "-".to_owned(), |at| age(at, now))),
             breaker,
-            plain(rate.as_deref().unwrap_or("-")),
+            plain(destination.limit().unwrap_or("-")),
             plain(calls),
             (note.to_owned(), Tone::Waiting),
         ]

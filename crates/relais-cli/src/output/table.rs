@@ -22,23 +22,39 @@ const CELL_MAX: usize = 48;
 pub(crate) enum TableColumn {
     Text(&'static str),
     Number(&'static str),
-    /// Never cut, because operators copy it into the next command.
+    /// Operators copy it into the next command: cut only if nothing else can be.
     Id(&'static str),
     /// Copied too, but of any length: cut only if the terminal is too narrow.
     Key(&'static str),
+    /// A sentence of any length: continues on the next line if the terminal is too narrow.
+    Prose(&'static str),
 }
 
 impl TableColumn {
     fn title(self) -> &'static str {
         match self {
-            Self::Text(title) | Self::Number(title) | Self::Id(title) | Self::Key(title) => title,
+            Self::Text(title)
+            | Self::Number(title)
+            | Self::Id(title)
+            | Self::Key(title)
+            | Self::Prose(title) => title,
         }
     }
 }
 
 impl TableColumn {
-    fn shrinks(self) -> bool {
-        matches!(self, Self::Text(_) | Self::Key(_))
+    /// Returns the fewest characters of a column of texts.
+    fn text_min(self) -> Option<usize> {
+        match self {
+            Self::Text(_) | Self::Key(_) => Some(TEXT_MIN),
+            Self::Prose(_) => Some(PROSE_MIN),
+            Self::Number(_) | Self::Id(_) => None,
+        }
+    }
+
+    /// Returns the fewest characters of a column of ids.
+    fn id_min(self) -> Option<usize> {
+        matches!(self, Self::Id(_)).then_some(ID_MIN)
     }
 }
 
@@ -82,7 +98,9 @@ pub(crate) fn table(
     let mut rows: Vec<Vec<(String, Tone)>> = rows.into_iter().collect();
     for (cell, column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(columns)) {
         cell.0 = match column {
-            TableColumn::Id(_) | TableColumn::Key(_) => escape(&cell.0, LineBreaks::Escape),
+            TableColumn::Id(_) | TableColumn::Key(_) | TableColumn::Prose(_) => {
+                escape(&cell.0, LineBreaks::Escape)
+            }
             TableColumn::Text(_) | TableColumn::Number(_) => cut(&cell.0, CELL_MAX),
         };
     }
@@ -109,13 +127,18 @@ const GAP: usize = GAP_WIDTH as usize;
 const TEXT_MIN: usize = 6;
 /// Fewest characters of a shortened UUID; more if two rows have the same prefix.
 const ID_MIN: usize = 8;
+/// Fewest characters of a line of a sentence.
+const PROSE_MIN: usize = 20;
+/// Characters of a UUID with its hyphens.
+const UUID_LENGTH: usize = 36;
 
-/// Shortens UUIDs to distinct prefixes, then the longest texts, until a line fits. Numbers and other ids are
-/// never cut, because operators copy them.
+/// Shortens UUIDs to distinct prefixes, then the longest texts, and other ids only if that is not enough. Numbers
+/// are never cut.
 fn fit(columns: &[TableColumn], rows: &mut [Vec<(String, Tone)>], width: usize) {
+    let title = |at: usize| columns[at].title().chars().count();
     let measured = |rows: &[Vec<(String, Tone)>], at: usize| {
         let cells = rows.iter().map(|row| row[at].0.chars().count());
-        cells.max().unwrap_or_default().max(columns[at].title().chars().count())
+        cells.max().unwrap_or_default().max(title(at))
     };
     let mut widths: Vec<usize> = (0..columns.len()).map(|at| measured(rows, at)).collect();
     let too_wide = |widths: &[usize]| {
@@ -131,34 +154,78 @@ fn fit(columns: &[TableColumn], rows: &mut [Vec<(String, Tone)>], width: usize) 
         }
     }
     while too_wide(&widths) > 0 {
-        let texts = (0..columns.len()).filter(|at| columns[*at].shrinks());
-        let Some(widest) = texts.max_by_key(|at| widths[*at]) else { return };
-        if widths[widest] <= TEXT_MIN.max(columns[widest].title().chars().count()) {
-            return;
-        }
+        let widest = |shrinks: fn(TableColumn) -> Option<usize>| {
+            let above = (0..columns.len()).filter(|at| {
+                shrinks(columns[*at]).is_some_and(|min| widths[*at] > min.max(title(*at)))
+            });
+            above.max_by_key(|at| widths[*at])
+        };
+        let Some(widest) = widest(TableColumn::text_min).or_else(|| widest(TableColumn::id_min))
+        else {
+            break;
+        };
         widths[widest] -= 1;
     }
     for (at, width) in widths.into_iter().enumerate() {
-        if columns[at].shrinks() {
-            rows.iter_mut().for_each(|row| row[at].0 = elide(&row[at].0, width));
+        match columns[at] {
+            TableColumn::Number(_) => {}
+            TableColumn::Prose(_) => {
+                rows.iter_mut().for_each(|row| row[at].0 = wrap(&row[at].0, width))
+            }
+            _ => rows.iter_mut().for_each(|row| row[at].0 = elide(&row[at].0, width)),
         }
     }
 }
 
-/// Shortens UUIDs to the shortest distinct prefixes, which commands accept.
+/// Shortens UUIDs, also behind a kind as in `process:…`, to the shortest distinct prefixes, which commands accept.
 fn shorten_ids(rows: &mut [Vec<(String, Tone)>], at: usize) {
-    let ids: Vec<String> = rows.iter().map(|row| row[at].0.clone()).collect();
-    if !ids.iter().all(|id| uuid::Uuid::try_parse(id).is_ok()) {
-        return;
-    }
+    let uuid = |cell: &str| {
+        let start = cell.rfind(':').map_or(0, |colon| colon + 1);
+        uuid::Uuid::try_parse(&cell[start..]).ok().map(|_| start)
+    };
+    let found: HashSet<String> = rows
+        .iter()
+        .filter_map(|row| uuid(&row[at].0).map(|start| row[at].0[start..].to_owned()))
+        .filter(|id| id.len() == UUID_LENGTH)
+        .collect();
     let distinct = |digits: usize| {
         let mut seen = HashSet::new();
-        ids.iter().all(|id| seen.insert(&id[..digits]))
+        found.iter().all(|id| seen.insert(&id[..digits]))
     };
-    let digits = (ID_MIN..36).find(|digits| distinct(*digits)).unwrap_or(36);
-    for (row, id) in rows.iter_mut().zip(&ids) {
-        row[at].0 = id[..digits].trim_end_matches('-').to_owned();
+    let digits = (ID_MIN..UUID_LENGTH).find(|digits| distinct(*digits)).unwrap_or(UUID_LENGTH);
+    for (cell, _) in rows.iter_mut().map(|row| &mut row[at]) {
+        if let Some(start) = uuid(cell).filter(|start| cell.len() - start == UUID_LENGTH) {
+            cell.truncate(start + digits);
+            cell.truncate(cell.trim_end_matches('-').len());
+        }
     }
+}
+
+/// Breaks a text into lines of at most this width, between words where possible.
+pub(crate) fn wrap(text: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let mut word = word;
+        loop {
+            let line = lines.last_mut().expect("there is a line");
+            let used = line.chars().count();
+            let gap = usize::from(used > 0);
+            let length = word.chars().count();
+            if used + gap + length <= width {
+                line.extend(std::iter::repeat_n(' ', gap).chain(word.chars()));
+                break;
+            }
+            if used > 0 {
+                lines.push(String::new());
+                continue;
+            }
+            let cut = word.char_indices().nth(width.max(1)).map_or(word.len(), |(at, _)| at);
+            line.push_str(&word[..cut]);
+            word = &word[cut..];
+            lines.push(String::new());
+        }
+    }
+    lines.join("\n")
 }
 
 /// Returns the text, cut to the width with an ellipsis.
@@ -288,6 +355,38 @@ mod tests {
             table(&OUTPUT, &columns, ids.map(row)).contains(ids[0]),
             "piped output is not shortened"
         );
+    }
+
+    #[test]
+    fn a_line_fits_although_a_title_is_wider_than_its_cells_and_ids_repeat() {
+        let columns = [
+            TableColumn::Id("ID"),
+            TableColumn::Text("STATUS"),
+            TableColumn::Text("KEY"),
+            TableColumn::Text("DESTINATION"),
+            TableColumn::Id("TARGET"),
+            TableColumn::Prose("EVENT"),
+        ];
+        let id = "process:0192f3c4-5a6b-7c8d-9e0f-112233445566";
+        let event = "dead-letter.retried by ann: the target is there again, and its queue is empty";
+        let row = |number: &str| {
+            let cells = [number, "DISPATCHED", &id[8..], "out", id, event];
+            cells.map(|text| (text.to_owned(), Tone::Plain)).to_vec()
+        };
+        let output = Output { width: Some(80), ..OUTPUT };
+        let text = table(&output, &columns, ["1", "2"].map(row));
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(text.contains("process:0192f3c4 "), "{text}");
+        assert!(text.contains("is empty"), "nothing of a sentence is lost: {text}");
+    }
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        assert_eq!(wrap("one two three", 7), "one two\nthree");
+        assert_eq!(wrap("abcdefgh ij", 5), "abcde\nfgh\nij");
+        assert_eq!(wrap("", 5), "");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use relais::{
     http::HttpTargetKeys,
     log::LogTargetKeys,
     salesforce::{Api, Auth, ORPHAN_AGE, ROWS_DEFAULT, SalesforceKeys},
+    sqlite::SqlHydrator,
 };
 use relais_connect::{
     kafka_settings::{KafkaTargetKeys, topic_name},
@@ -232,6 +233,11 @@ fn kafka(section: &Section<'_>, name: &str) -> Option<KafkaTargetKeys> {
 fn salesforce(section: &Section<'_>, name: &str) -> Option<SalesforceTarget> {
     let keys = section.read::<SalesforceKeys>();
     SalesforceKeys::check(&|key| section.has(key), &mut |key, why| section.error(key, why));
+    let hydrate = keys.as_ref().and_then(|keys| keys.hydrate.as_deref());
+    // The form is the same for every database.
+    if let Some(Err(why)) = hydrate.map(SqlHydrator::check) {
+        section.error("hydrate", why);
+    }
     let named = Api::of_name(name);
     let is_graph = section.peek("api").as_deref() == Some(Api::Graph.as_str())
         || named.is_some_and(|(api, _)| api == Api::Graph);

@@ -68,7 +68,12 @@ fn telemetry(settings: &TelemetrySettings) -> String {
     let Some(otlp) = &settings.otlp else { return "no traces".to_owned() };
     let (service, sample) = (&settings.service_name, settings.sample);
     let to = otlp.origin().ascii_serialization();
-    format!("traces of service `{service}` are sent to {to}; {sample} of new traces are recorded")
+    let recorded = match sample * 100.0 {
+        percent if percent >= 100.0 => "all new traces are".to_owned(),
+        percent if percent <= 0.0 => "no new trace is".to_owned(),
+        percent => format!("{percent} % of new traces are"),
+    };
+    format!("traces of service `{service}` are sent to {to}; {recorded} recorded")
 }
 
 fn store(settings: &Settings) -> Vec<String> {

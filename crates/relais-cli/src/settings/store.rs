@@ -101,10 +101,11 @@ fn store_url(text: &str) -> Result<StoreUrl, String> {
     let (scheme, rest) = text.split_once(':').ok_or(HOW)?;
     match scheme {
         "sqlite" => sqlite_path(rest).map(StoreUrl::Sqlite),
-        "postgres" | "postgresql" => Ok(StoreUrl::Postgres {
-            url: text.to_owned().into(),
-            shown: format!("{scheme}://{}", shown_part(rest.trim_start_matches('/'))),
-        }),
+        "postgres" | "postgresql" => {
+            relais::postgres::check_url(text)?;
+            let shown = format!("{scheme}://{}", shown_part(rest.trim_start_matches('/')));
+            Ok(StoreUrl::Postgres { url: text.to_owned().into(), shown })
+        }
         "mysql" | "mariadb" | "oracle" => {
             Err(format!("{scheme} is not in this build yet; this version has: sqlite, postgres"))
         }
@@ -176,8 +177,8 @@ mod tests {
             "postgres:host=db password=CANARY",
         ];
         for url in urls {
-            let url = store_url(url).unwrap();
-            assert!(!format!("{url} {url:?}").contains("CANARY"), "{url}");
+            let said = store_url(url).map_or_else(|why| why, |url| format!("{url} {url:?}"));
+            assert!(!said.contains("CANARY"), "{said}");
         }
         assert_eq!(check(urls[0]).unwrap(), "postgres://relais@db:5432/app");
     }

@@ -48,7 +48,10 @@ pub(crate) async fn admin(
     let tls = admin_certificate(settings)?;
     match relais_admin::bind_with(parts, admin.listen, tls).await {
         Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
-        Err(error) => Err(wrong(format!("cannot listen on {}: {error}", admin.listen))),
+        Err(error) => Err(wrong(format!(
+            "cannot listen on {}: {error}; change `admin.listen`, or stop the program that uses this address",
+            admin.listen
+        ))),
     }
 }
 

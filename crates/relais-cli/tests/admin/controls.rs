@@ -169,6 +169,8 @@ fn a_limit_is_a_rate_and_a_whole_number_of_calls() {
         json!({"concurrency": "2"}),
         json!({"concurrency": [2]}),
         json!({"concurrency": 4_294_967_296_i64}),
+        json!({"concurrency": 1_001}),
+        json!({}),
     ] {
         limit(wrong).problem(422, "INVALID");
     }
@@ -177,10 +179,18 @@ fn a_limit_is_a_rate_and_a_whole_number_of_calls() {
         json!({"rate": "5/s"}),
         json!({"concurrency": 2}),
         json!({"rate": "100/m", "concurrency": null}),
-        json!({}),
+        json!({"rate": null, "concurrency": null}),
     ] {
         assert_eq!(limit(right).ok()["result"], "done");
     }
+    let audit = olga.get("/audit").ok();
+    let entry =
+        |at: usize| (audit["items"][at]["action"].clone(), audit["items"][at]["reason"].clone());
+    assert_eq!(entry(0), (json!("destination.limits-reset"), json!("a test")));
+    let values = "a test (rate 100/m, concurrency as configured)";
+    assert_eq!(entry(1), (json!("destination.limited"), json!(values)));
+    let wrong = limit(json!({"concurrency": "2"})).problem(422, "INVALID")["detail"].to_string();
+    assert!(wrong.contains("expected a number") && !wrong.contains("f64"), "{wrong}");
 }
 
 #[test]

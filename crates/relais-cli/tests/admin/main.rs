@@ -178,6 +178,15 @@ fn dead_letters_are_shown_edited_retried_and_discarded(fixture: OrderFixture) {
     edit(json!({"payload": good, "colour": "red"})).problem(422, "INVALID");
     let shown = client.get(&letter).ok();
     assert_eq!((&shown["edited_by"], &shown["payload"]), (&json!("ann"), &json!(good.to_string())));
+    let text = r#"{"type": "OrderPlaced", "orderId": "o-1", "cents": 1.0}"#;
+    edit(json!({"payload": text})).ok();
+    assert_eq!(
+        client.get(&letter).ok()["payload"],
+        text,
+        "a text is the JSON in it, byte for byte"
+    );
+    edit(json!({"payload": &text[..20]})).fails(422);
+    edit(json!({"payload": good})).ok();
     assert_eq!(client.post(&format!("{letter}/replay"), &who()).ok(), json!({"result": "done"}));
     assert_eq!(fixture.command("TakePayment").payload, json!({"order": "o-1", "cents": 1}));
     for action in ["replay", "discard"] {
@@ -208,7 +217,7 @@ fn audited(client: &Client, discarded: &str) {
         .iter()
         .map(|entry| entry["action"].as_str().unwrap())
         .collect();
-    assert_eq!(actions.len(), 4, "two edits, a retry, a discard: {all}");
+    assert_eq!(actions.len(), 6, "four edits, a retry, a discard: {all}");
     let page = client.get("/audit?limit=1").ok();
     assert_eq!(page["items"][0], all["items"][0]);
     let next = page["next"].as_str().unwrap();

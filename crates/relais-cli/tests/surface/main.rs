@@ -232,8 +232,15 @@ fn wrong_ids_are_explained() {
     assert_eq!(site.json(&["inbox", "show", "message:3"])["id"], 2);
     assert_eq!(site.json(&["inbox", "show", "1"])["message_id"], "m-1");
     assert_said(&site.relais(&["inbox", "show", "99"]), 1, &["no inbox entry has the ID 99"]);
+    for (kind, command, wanted) in [
+        ("destination", "limit", "Name of the destination\n"),
+        ("source", "pause", "Name of the source\n"),
+        ("process", "pause-type", "Name of the process type\n"),
+    ] {
+        assert_said(&site.relais(&[kind, command, "--help"]), 0, &[wanted]);
+    }
     let said = site.relais(&["process", "list"]);
-    assert_said(&said, 0, &["DEFINITION", "STEP FAILURES", "checkout"]);
+    assert_said(&said, 0, &["VERSION", "FAILURES", "checkout"]);
 }
 
 #[test]

@@ -84,11 +84,15 @@ pub(crate) fn failed(error: &reqwest::Error, call: &str) -> Delivery {
     if error.is_builder() {
         Delivery::reject("REQUEST_INVALID", &text("cannot build the request"))
     } else if error.is_dns() {
-        Delivery::outage("DNS_FAILED", &text("cannot resolve the name"))
+        let text = text("cannot resolve the name");
+        Delivery::outage("DNS_FAILED", &format!("{text}; check the host in the URL, and DNS"))
     } else if error.is_connect() && error.is_timeout() {
         Delivery::outage("CONNECT_TIMEOUT", &text("cannot connect in time"))
     } else if error.is_connect() {
-        Delivery::outage("CONNECT_FAILED", &text("cannot connect"))
+        let text = text("cannot connect");
+        let next = "; check that the target runs, and host and port in the URL";
+        let next = if text.contains("refused") { next } else { "" };
+        Delivery::outage("CONNECT_FAILED", &format!("{text}{next}"))
     } else if error.is_timeout() {
         Delivery::retry("TIMEOUT", &text("no response in time, the request may have arrived"))
     } else {

@@ -110,6 +110,7 @@ impl ObjectDescription {
     fn columns(&self, columns: &[(String, String)]) -> Result<String, String> {
         let wrong: Vec<String> = columns.iter().filter_map(|(name, _)| self.wrong(name)).collect();
         match wrong.as_slice() {
+            [] if columns.len() == 1 => Ok("the object has the column".to_owned()),
             [] => Ok(format!("the object has all {} columns", columns.len())),
             wrong => Err(wrong.join("; ")),
         }

@@ -227,10 +227,12 @@ async fn an_unreachable_target_is_an_outage() {
     assert_eq!(code(&delivery), ("outage", "CONNECT_FAILED"));
     let text = format!("{delivery:?}");
     assert!(text.contains(&format!("POST http://{free}: ")), "{text}");
+    assert!(text.contains("check that the target runs, and host and port"), "{text}");
     assert!(!text.contains("p4th") && !text.contains("k3y"), "{text}");
 
     let delivery = deliver(settings("http://no-such-host.invalid/")).await;
     assert_eq!(code(&delivery), ("outage", "DNS_FAILED"), "{delivery:?}");
+    assert!(format!("{delivery:?}").contains("check the host in the URL"), "{delivery:?}");
     let delivery = deliver(HttpPublisherSettings::new("http://no-such-host.invalid/")).await;
     assert_eq!(code(&delivery), ("outage", "DNS_FAILED"), "{delivery:?}");
 

@@ -209,6 +209,19 @@ fn check_schema(options: &PostgresOptions) -> Result<(), StoreError> {
     }
 }
 
+/// Checks a database URL without a connection.
+///
+/// # Errors
+/// Returns what to change in it. The text holds no part of a password.
+pub fn check_url(url: &str) -> Result<(), String> {
+    let error = match words::parse(url) {
+        Ok(_) => return Ok(()),
+        Err(error) => error.to_string(),
+    };
+    let why = error.split_once("cannot read the database URL: ").map(|(_, why)| why.to_owned());
+    Err(why.unwrap_or(error))
+}
+
 /// Returns hosts and ports of a database URL, as in `db:5432`; empty if it is invalid. Nothing else of it is
 /// in the text.
 pub fn addresses(url: &str) -> String {
@@ -367,7 +380,7 @@ async fn ask(client: &Client, sql: &str) -> Result<Vec<Option<String>>, StoreErr
 
 #[cfg(test)]
 mod tests {
-    use super::addresses;
+    use super::{addresses, check_url};
 
     #[test]
     fn hosts_and_ports_are_named_and_nothing_else() {
@@ -375,5 +388,18 @@ mod tests {
         assert_eq!(addresses("postgres://u:CANARY@a:1,b:2/app?sslmode=verify-full"), "a:1, b:2");
         assert_eq!(addresses("postgres://u@a,b:7/app?password=CANARY"), "a:5432, b:7");
         assert_eq!(addresses("nonsense CANARY"), "");
+    }
+
+    #[test]
+    fn a_wrong_url_is_refused_with_what_to_change() {
+        assert_eq!(check_url("postgres://relais:CANARY@db/app?sslmode=allow"), Ok(()));
+        for (query, part) in [
+            ("sslmode=verifyfull", "`sslmode` must be"),
+            ("passfile=x", "`passfile` is not supported"),
+            ("target_session_attrs=standby", "`target_session_attrs` must be"),
+        ] {
+            let why = check_url(&format!("postgres://relais:CANARY@db/app?{query}")).unwrap_err();
+            assert!(why.starts_with(part) && !why.contains("CANARY"), "{why}");
+        }
     }
 }

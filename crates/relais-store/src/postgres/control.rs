@@ -88,7 +88,8 @@ pub(super) async fn carry_out(
         let values: [&(dyn ToSql + Sync); 2] = [&PROCESS_TYPE_PAUSED, &row::count(WOKEN_MAX)];
         transaction.execute(sql!("wake_paused"), &values).await?;
     }
-    transaction.execute(sql!("audit"), &[actor, &order.audit_action(), name, reason]).await?;
+    let (action, reason) = (order.audit_action(), order.audit_reason());
+    transaction.execute(sql!("audit"), &[actor, &action, name, &reason]).await?;
     transaction.commit().await?;
     Ok(true)
 }

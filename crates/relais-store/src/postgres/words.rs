@@ -155,7 +155,8 @@ impl Words {
             "verify-full" => (SslMode::Require, Trust::Host),
             _ => {
                 return refuse(
-                    "`sslmode` must be disable, prefer, require, verify-ca or verify-full".into(),
+                    "`sslmode` must be disable, allow, prefer, require, verify-ca or verify-full"
+                        .into(),
                 );
             }
         };

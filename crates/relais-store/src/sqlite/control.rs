@@ -79,6 +79,7 @@ pub(super) fn carry_out(tx: &Transaction<'_>, order: &ControlOrder) -> Result<bo
     if (*kind, *wanted) == (ControlKind::ProcessType, ControlChange::Resume) {
         wake_paused(tx)?;
     }
-    change(tx, include_str!("sql/audit.sql"), (actor, order.audit_action(), name, reason))?;
+    let (action, reason) = (order.audit_action(), order.audit_reason());
+    change(tx, include_str!("sql/audit.sql"), (actor, action, name, reason))?;
     Ok(true)
 }

@@ -45,6 +45,14 @@ impl SqlHydrator {
         Ok(Self { store, statement, id_column, known_good: KnownGood::default() })
     }
 
+    /// Checks the form of `sql` without a database.
+    ///
+    /// # Errors
+    /// Returns an error that names what to change in `sql`.
+    pub fn check(sql: &str) -> Result<(), InvalidSettings> {
+        Ok(Template::parse(sql).map(drop)?)
+    }
+
     /// Reads the names of the columns of the result, without a row.
     ///
     /// # Errors

@@ -57,6 +57,9 @@ pub(super) fn thing(row: &SubjectRow, role: ThingRole) -> Thing {
             key: process.business_key.clone(),
             place: process.current_step.clone(),
             status: process.status.as_str().to_owned(),
+            waits_for: process
+                .needs_operator()
+                .then(|| "waits for an operator: retry or skip its step".to_owned()),
             ..bare
         },
         SubjectRow::Removed(_) => bare,
@@ -254,11 +257,16 @@ pub(super) fn text(what: &EventDetail, f: &mut fmt::Formatter<'_>) -> fmt::Resul
             ..
         } => {
             let kind = event_type.as_deref().unwrap_or("no type");
-            write!(f, "received from {source_system} ({topic}")?;
-            if let (Some(partition), Some(offset)) = (partition, offset) {
-                write!(f, " partition {partition} offset {offset}")?;
+            write!(f, "received from {source_system}")?;
+            match (partition, offset) {
+                (Some(partition), Some(offset)) => {
+                    write!(f, " ({topic} partition {partition} offset {offset})")?;
+                }
+                // Timers have no topic.
+                _ if topic.is_empty() => {}
+                _ => write!(f, " ({topic})")?,
             }
-            write!(f, "): {kind} {message_id}, key {key}")
+            write!(f, ": {kind} {message_id}, key {key}")
         }
         EventDetail::Attempt { outcome, code, message, worker, .. }
             if outcome == "ignored" && code.as_deref() == Some(IGNORED_BY_CONFIGURATION) =>

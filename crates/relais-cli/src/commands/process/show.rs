@@ -96,7 +96,7 @@ fn log_table(context: &CommandContext, entries: &[LogEntry]) -> String {
         TableColumn::Text("AT"),
         TableColumn::Text("EVENT"),
         TableColumn::Text("STEP"),
-        TableColumn::Id("DETAIL"),
+        TableColumn::Prose("DETAIL"),
         TableColumn::Text("ACTOR"),
     ];
     let lines = entries.iter().map(|entry| {

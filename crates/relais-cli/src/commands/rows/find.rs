@@ -85,15 +85,27 @@ fn ambiguous(id: &str, table: &str, rows: &[(i64, String)]) -> CommandError {
     ))
 }
 
-/// Finds an outbox row. Message ids of the outbox are UUIDs, so a number is a row.
+/// Finds the rows of the only message whose id begins with these digits.
+async fn of_digits(store: &dyn StoreDriver, digits: &str) -> Result<Vec<OutboxRow>, CommandError> {
+    let Some(prefix) = IdPrefix::parse(digits) else { return Ok(Vec::new()) };
+    if store.ids_between(IdKind::Message, prefix.low, prefix.high).await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let only = ids::only(store, IdKind::Message, &prefix).await?;
+    Ok(store.trail(only.to_string()).await?.sent)
+}
+
+/// Finds an outbox row. Message ids of the outbox are UUIDs: a number is a row, or the first digits of one.
 pub(in crate::commands) async fn outbox_row(
     store: &dyn StoreDriver,
     id: &str,
 ) -> Result<OutboxRow, CommandError> {
     let mut found = match row_query("outbox", id) {
-        RowQuery::Row(number) | RowQuery::Either(number, _) => {
-            store.find_outbox(number.to_string()).await?.into_iter().collect()
-        }
+        RowQuery::Row(number) => store.find_outbox(number.to_string()).await?.into_iter().collect(),
+        RowQuery::Either(number, digits) => match store.find_outbox(number.to_string()).await? {
+            Some(row) => vec![row],
+            None => of_digits(store, digits).await?,
+        },
         RowQuery::Message(message) => match Uuid::try_parse(message) {
             Ok(_) => store.trail(message.to_owned()).await?.sent,
             Err(_) => match IdPrefix::parse(message) {

@@ -35,6 +35,9 @@ pub(crate) struct DestinationGuards {
     #[serde(default)]
     pub(crate) open_until: Option<String>,
     pub(crate) calls: Option<Calls>,
+    /// The rate in force: `50/s`.
+    #[serde(default)]
+    pub(crate) rate: Option<String>,
     /// Delivered since that process started.
     #[serde(default)]
     pub(crate) dispatched: Option<u64>,
@@ -96,12 +99,20 @@ pub(crate) async fn overview<T: DeserializeOwned>(
     let client = client.map_err(|error| error.to_string())?;
     let mut request = client.get(format!("{place}/api/v1/overview"));
     let shared = admin.token.as_ref().map(|token| token.expose_secret());
-    if let Some(token) = access.token().or(shared) {
+    let token = access.token().or(shared);
+    let sent = token.is_some();
+    if let Some(token) = token {
         request = request.bearer_auth(token);
     }
     let answer = request.send().await.map_err(|_| format!("no relais answers at {place}"))?;
     match answer.status().as_u16() {
         200 => {}
+        401 | 403 if sent => {
+            return Err(format!(
+                "the relais at {place} does not accept this token: it is unknown or expired; `relais token` \
+                 makes a new one"
+            ));
+        }
         401 | 403 => {
             return Err(format!(
                 "the relais at {place} requires a token: pass --token or set RELAIS_TOKEN"

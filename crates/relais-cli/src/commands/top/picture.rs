@@ -199,11 +199,13 @@ fn processes(state: &TopState, start: Piece) -> Line {
         .map(|count| format!("{} {}", count.rows, count.name.to_lowercase()))
         .collect();
     let some = if some.is_empty() { "none".to_owned() } else { some.join(", ") };
-    vec![
-        start,
-        plain(format!("{some}; {} timers due", state.timers_due)),
-        bad(state.processes_need_operator, "need an operator"),
-    ]
+    // First, so that a narrow terminal cuts the counts instead.
+    let waiting = match state.processes_need_operator {
+        0 => String::new(),
+        1 => "1 needs an operator; ".to_owned(),
+        several => format!("{several} need an operator; "),
+    };
+    vec![start, (waiting, Tone::Bad), plain(format!("{some}; {} timers due", state.timers_due))]
 }
 
 fn per_second(rate: Option<f64>) -> String {
@@ -261,7 +263,7 @@ fn destinations(scene: &TopView<'_>) -> Vec<Line> {
     let width = scene.name();
     let head = format!(
         "   {:width$}{:>8}{:>7}{:>8}  {:10}{}",
-        "DESTINATION", "PENDING", "OLDEST", "RATE", "BREAKER", "REASON"
+        "DESTINATION", "PENDING", "OLDEST", "MSG/S", "BREAKER", "REASON"
     );
     let mut lines = vec![vec![plain(head)]];
     for (number, row) in rows.iter().enumerate() {
@@ -308,7 +310,8 @@ fn detail(state: &TopState, row: &DestinationLine<'_>) -> String {
     };
     let why =
         row.guards.and_then(DestinationGuards::suspension).map(|why| format!("; {}", safe(&why)));
-    let (name, limit) = (safe(row.name), row.limit.unwrap_or("none"));
+    let in_force = row.guards.and_then(|guards| guards.rate.as_deref()).or(row.limit);
+    let (name, limit) = (safe(row.name), in_force.unwrap_or("none"));
     format!("{name}: rate limit {limit}; {counted}{}", why.unwrap_or_default())
 }
 

@@ -13,6 +13,7 @@ pub(in crate::commands::top) fn state(seconds: i64, received: u64, dispatched: u
     let until = "2026-11-17T05:00:00.000Z";
     let state = json!({
         "now": now, "inbox_oldest": oldest, "dead_letters_open": 2, "parked_keys": 1, "timers_due": 0,
+        "processes_need_operator": 1,
         "inbox": [counted("RECEIVED", 3), counted("PROCESSED", received - 3)],
         "outbox": [counted("PENDING", 7), counted("DISPATCHED", dispatched)],
         "processes": [counted("PAUSED", 1), counted("RUNNING", 0)],
@@ -53,7 +54,8 @@ fn the_picture_shows_rates_depths_ages_breakers_and_workers() {
         "received",
         "100/s",
         "3 open, oldest 7s",
-        "1 paused; 0 timers due",
+        "1 needs an operator; 1 paused; 0 timers due",
+        "MSG/S",
         "8 pending",
         "dead letters 2, parked keys 1",
         "> orders",
@@ -83,9 +85,13 @@ fn every_line_fits_80_columns_or_has_an_ellipsis() {
         }
     }
     let text = drawn_in(80, &Choice::default(), None);
-    for wanted in
-        ["dead letters 2, parked keys 1", "3 open, oldest 7s", "> orders", "HTTP_503: down"]
-    {
+    for wanted in [
+        "dead letters 2, parked keys 1",
+        "3 open, oldest 7s",
+        "> orders",
+        "HTTP_503: down",
+        "1 needs an operator;",
+    ] {
         assert!(text.contains(wanted), "{wanted}:\n{text}");
     }
 }

@@ -163,7 +163,8 @@ fn compensate(work: &mut Work<'_>) {
     work.progress.at = match work.next_undo() {
         Some(step) => Position::At(At::due(Way::Undo, step)),
         None => {
-            let reason = "compensation was asked for, and there is nothing to undo".to_owned();
+            let reason =
+                "compensation was asked for, and there is nothing to compensate".to_owned();
             work.record(ProcessEvent::ProcessFailed { reason });
             let (step, failed) = (work.progress.open_step(), work.progress.failed());
             Position::Failed { step, failed, cancelled: false }

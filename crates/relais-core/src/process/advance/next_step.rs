@@ -115,7 +115,8 @@ fn turn_back(work: &mut Work<'_>, at: &At, failure: &StepFailure) {
         work.progress.at = Position::At(At::due(Way::Undo, step));
         return;
     }
-    let reason = format!("{} failed, and there is nothing to undo: {}", place(at), failure.error);
+    let reason =
+        format!("{} failed, and there is nothing to compensate: {}", place(at), failure.error);
     let (failed_status, code) = match failure.kind {
         StepFailureKind::TimedOut => ("TIMED_OUT", "STEP_TIMED_OUT"),
         StepFailureKind::Permanent | StepFailureKind::Retryable => ("FAILED", "STEP_FAILED"),

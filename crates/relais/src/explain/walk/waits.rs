@@ -1,11 +1,12 @@
 //! The reason why an open row waits, if it is not in backoff and its key is not parked: an earlier row of
-//! its key, no worker that knows its event type or serves its destination, or a destination that is
+//! its key, a paused destination, no worker that knows its event type or serves its destination, or a destination that is
 //! unavailable or failed last.
 
 use std::collections::BTreeMap;
 
 use relais_core::{
     breaker::BreakerState,
+    control::{Control, ControlKind, Pause},
     delivery::Problem,
     inbox::inbox_of,
     inspect::InspectExt,
@@ -31,16 +32,19 @@ impl Walk<'_> {
         }
         let overview = self.store.overview().await?;
         let destinations = self.destinations().await?;
+        let controls = self.store.controls().await?;
         let open: Vec<usize> =
             (0..self.things.len()).filter(|at| waits(&self.things[*at])).collect();
         for at in open {
             let behind = self.behind(&self.things[at]).await?;
             let thing = &mut self.things[at];
             let name = thing.place.as_ref().filter(|_| thing.name.kind == ThingKind::Outbox);
+            let pause = name.and_then(|name| paused(name, &controls));
             let destination = name.and_then(|name| destinations.get_key_value(name));
             // A row that failed has an error of its own.
             let failing = || destination.filter(|_| thing.problem.is_none()).and_then(failing);
-            thing.waits_for = behind
+            thing.waits_for = pause
+                .or(behind)
                 .or_else(|| unserved(thing, &overview))
                 .or_else(|| destination.and_then(unavailable))
                 .or_else(failing);
@@ -92,6 +96,15 @@ impl Walk<'_> {
             format!("waits behind {kind}:{id} of its key{why}")
         }))
     }
+}
+
+/// Returns who paused a destination, and why.
+fn paused(name: &str, controls: &[Control]) -> Option<String> {
+    let of = |c: &&Control| c.kind == ControlKind::Destination && c.name == name;
+    let Pause { at, by, reason } = controls.iter().find(of)?.pause.as_ref()?;
+    Some(format!(
+        "waits for destination {name}, which {by} paused at {at}: {reason}; resume it to continue"
+    ))
 }
 
 /// Returns why the circuit breaker of a destination is not closed, if so.
