@@ -37,6 +37,7 @@ export async function page(context) {
   };
 
   context.leave(live.on("overview", showOverview));
+  context.leave(live.on("state", () => showOverview(live.overview ?? first)));
   context.leave(live.on("sample", (sample) => {
     past.add(sample);
     showSample();
@@ -103,13 +104,13 @@ function makeAttention() {
   let seen = "";
   return { element, update(overview) {
     const all = attention(overview);
-    const text = JSON.stringify(all);
+    const text = JSON.stringify([all, live.isDown()]);
     if (text === seen) return;
     seen = text;
     replace(list, all.slice(0, ATTENTION_MAX).map((one) => h("li", null,
       status(one.state.look, one.state.words), h("span", { class: "soft" }, one.kind), h("a", { href: one.href }, one.name), h("span", { class: "why soft", title: one.state.lines[0] }, one.state.lines[0] ?? ""))));
     const rest = all.length - ATTENTION_MAX;
-    replace(more, !all.length ? [icon("ok"), " No problems."] : rest > 0 ? [`and ${plural(rest, "more", "more")}: `, h("a", { href: "#/destinations?show=attention" }, "destinations"), " · ", h("a", { href: "#/sources?show=attention" }, "sources"), " · ", h("a", { href: "#/workers" }, "workers")] : null);
+    replace(more, !all.length && live.isDown() ? [icon("alert"), " Unknown: the figures are out of date."] : !all.length ? [icon("ok"), " No problems."] : rest > 0 ? [`and ${plural(rest, "more", "more")}: `, h("a", { href: "#/destinations?show=attention" }, "destinations"), " · ", h("a", { href: "#/sources?show=attention" }, "sources"), " · ", h("a", { href: "#/workers" }, "workers")] : null);
   } };
 }
 

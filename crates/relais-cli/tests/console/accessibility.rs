@@ -34,7 +34,7 @@ fn axe_core_finds_nothing_on_any_page() {
         return;
     };
     let axe = fs::read_to_string(script).unwrap();
-    let Some((fixture, browser)) = signed_in(ANN) else { return };
+    let Some((mut fixture, browser)) = signed_in(ANN) else { return };
     place_badly(&fixture, "m-1");
     post(fixture.hook(), "/hook", &[("message-id", "m-2")], "{");
     fixture.refuses(400);
@@ -79,4 +79,11 @@ fn axe_core_finds_nothing_on_any_page() {
     browser.press("Change limits");
     browser.sees(&["until these restart"]);
     assert_eq!(browser.script_later(RUN, &[]), json!([]), "an open dialog");
+    browser.go("#/");
+    browser.reload();
+    browser.sees(&["Throughput"]);
+    fixture.stop();
+    browser.sees(&["No connection to relais"]);
+    browser.script(&axe, &[]);
+    assert_eq!(browser.script_later(RUN, &[]), json!([]), "dimmed figures");
 }
