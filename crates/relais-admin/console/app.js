@@ -27,7 +27,7 @@ const PAGES = {
   "": [overview.page],
   destinations: [destinations.list, destinations.show],
   sources: [sources.list, sources.show],
-  workers: [workers.list],
+  workers: [workers.list, workers.show],
   inbox: [inbox.list, inbox.show],
   outbox: [outbox.list, outbox.show],
   "dead-letters": [deadLetters.list, deadLetters.show],

@@ -46,6 +46,11 @@ fn axe_core_finds_nothing_on_any_page() {
     let process = format!("#/processes/{process}");
     let paused = fixture.site.relais(&["destination", "pause", "shipping", "--reason", "a test"]);
     assert_eq!(paused.code, 0, "{paused:?}");
+    browser.go("#/workers");
+    let worker = browser.until("a worker", || {
+        let key = "return document.querySelector('tr[data-key]')?.dataset.key ?? null";
+        Some(format!("#/workers/{}", browser.script(key, &[]).as_str()?))
+    });
     let pages = [
         ("#/", "Throughput"),
         ("#/destinations", "payments"),
@@ -53,6 +58,7 @@ fn axe_core_finds_nothing_on_any_page() {
         ("#/sources", "hook"),
         ("#/sources/hook", "Received since start"),
         ("#/workers", "alive"),
+        (worker.as_str(), "Leased lanes"),
         ("#/inbox", "OrderPlaced"),
         ("#/inbox/1", "Timeline"),
         ("#/outbox", "TakePayment"),

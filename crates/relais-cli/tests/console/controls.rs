@@ -245,6 +245,18 @@ fn the_overview_fits_one_screen_and_hides_nothing_that_is_broken() {
     }
 }
 
+#[test]
+fn a_worker_shows_the_lanes_of_each_scope() {
+    let Some((fixture, browser)) = signed_in(VERA) else { return };
+    browser.go("#/workers");
+    let served = "return document.querySelector('tr[data-key]')?.innerText.includes('outbox:payments') ?? false";
+    browser
+        .until("the names of its scopes", || (browser.script(served, &[]) == true).then_some(()));
+    browser.script("document.querySelector('tr[data-key] a').click()", &[]);
+    browser.sees(&["Leased lanes", "inbox", "outbox:payments", "outbox:shipping"]);
+    browser.sees(&["Process id", &fixture.pid().to_string()]);
+}
+
 /// The items of a state that no test brings about at once.
 #[test]
 fn attention_is_ordered_by_severity_and_lost_workers_are_one_item() {
