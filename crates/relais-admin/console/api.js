@@ -4,6 +4,9 @@ import { here } from "./dom.js";
 
 /** Time limit of a call; the limit of the server is a little shorter. */
 const CALL_MS = 25_000;
+/** Time limit of calls that the server answers from memory. */
+const MEMORY_MS = 5000;
+const FROM_MEMORY = ["/overview", "/history", "/session"];
 
 /** The session: name, role, csrf, loopback. */
 export let session = null;
@@ -18,7 +21,7 @@ export function may(role) {
 /** A failed call: status, code and a message for the operator. */
 export class Problem extends Error {
   constructor(status, code, detail) {
-    super(detail);
+    super(sentence(detail));
     this.status = status;
     this.code = code;
   }
@@ -86,7 +89,8 @@ export function onSessionEnd(listener) {
 
 async function call(method, path, text, options) {
   try {
-    return await send(method, `/api/v1${path}`, text, options);
+    const limitMs = FROM_MEMORY.includes(path) ? MEMORY_MS : CALL_MS;
+    return await send(method, `/api/v1${path}`, text, { limitMs, ...options });
   } catch (problem) {
     if (problem instanceof Problem && problem.status === 401) {
       session = null;
@@ -96,12 +100,13 @@ async function call(method, path, text, options) {
   }
 }
 
-async function send(method, path, text, { signal }) {
+async function send(method, path, text, { signal, limitMs = CALL_MS }) {
   const headers = { accept: "application/json" };
   if (text !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && session?.csrf) headers["x-csrf-token"] = session.csrf;
-  const limit = AbortSignal.timeout(CALL_MS);
+  const limit = AbortSignal.timeout(limitMs);
   let response;
+  let body;
   try {
     response = await fetch(here(path), {
       method,
@@ -110,20 +115,29 @@ async function send(method, path, text, { signal }) {
       credentials: "same-origin",
       signal: signal ? AbortSignal.any([signal, limit]) : limit,
     });
+    const type = response.headers.get("content-type") ?? "";
+    const answer = await response.text();
+    body = type.includes("json") ? parsed(answer) : null;
   } catch (error) {
     if (signal?.aborted) throw error;
     const late = error.name === "TimeoutError";
-    throw new Problem(0, "UNREACHABLE", late ? "relais took too long to answer." : "relais does not answer.");
+    throw new Problem(0, "UNREACHABLE", late ? `relais did not answer within ${limitMs / 1000} s.` : "relais does not answer.");
   }
-  const type = response.headers.get("content-type") ?? "";
-  const body = type.includes("json") ? await response.json().catch(() => null) : null;
   if (response.ok) return body;
   const detail = body?.detail ?? `The server returned ${response.status} ${response.statusText}.`;
-  throw new Problem(response.status, body?.code ?? "UNKNOWN", sentence(detail));
+  throw new Problem(response.status, body?.code ?? "UNKNOWN", detail);
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 /** Turns the lower-case fragment of an API error into a sentence. */
 function sentence(text) {
-  const start = /^[a-z]+ /.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
+  const start = /^(?!relais )[a-z]+ /.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
   return /[.!?]$/.test(start) ? start : `${start}.`;
 }

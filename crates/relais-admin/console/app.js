@@ -27,7 +27,7 @@ const PAGES = {
   "": [overview.page],
   destinations: [destinations.list, destinations.show],
   sources: [sources.list, sources.show],
-  workers: [workers.list],
+  workers: [workers.list, workers.show],
   inbox: [inbox.list, inbox.show],
   outbox: [outbox.list, outbox.show],
   "dead-letters": [deadLetters.list, deadLetters.show],
@@ -106,13 +106,18 @@ async function made(page, context) {
       console.error(problem);
       return h("div", { class: "page" }, notice("bad", "This page failed", "Reload it. If it fails again, report it with the messages of the browser's console.", button("Reload", () => location.reload())));
     }
-    if (problem.status === 0 || problem.status === 503) {
+    if (passes(problem)) {
       // The outage may end at any time, so the page is loaded again without a click.
       const again = setTimeout(() => render(), AGAIN_MS);
       context.leave(() => clearTimeout(again));
     }
     return h("div", { class: "page" }, problemNotice(problem, () => render()));
   }
+}
+
+/** Returns true if relais or its database does not answer now and may answer later. */
+function passes(problem) {
+  return problem.status === 0 || problem.status === 503;
 }
 
 function leave() {
@@ -146,7 +151,9 @@ async function begin() {
     await loadSession();
     enter();
   } catch (problem) {
-    if (problem.status !== 401) replace(root, h("main", { id: "main", class: "login-page" }, problemNotice(problem, () => location.reload())));
+    if (problem.status === 401) return;
+    replace(root, h("main", { id: "main", class: "login-page" }, problemNotice(problem, () => location.reload())));
+    if (passes(problem)) setTimeout(begin, AGAIN_MS);
   }
 }
 

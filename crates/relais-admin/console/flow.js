@@ -9,7 +9,7 @@ import * as state from "./state.js";
 /** Most boxes of one column, worst first; the rest is one line that links to the full list. */
 const BOXES_MAX = 3;
 
-/** Builds the diagram; `update(overview, sample)` brings it up to date. */
+/** Builds the diagram; `update(overview, sample, less)` brings it up to date, with `less` fewer boxes in each column. */
 export function flow() {
   const wires = s("svg", { class: "wires", "aria-hidden": "true" });
   const columns = ["Sources", "Inbox", "Processes", "Outbox", "Destinations"].map((title) => {
@@ -27,9 +27,9 @@ export function flow() {
   return {
     element,
     stop: () => observer.disconnect(),
-    update(overview, sample) {
+    update(overview, sample, less = 0) {
       const wanted = [sources(overview), [inbox(overview, sample)], processes(overview), [outbox(overview, sample)], destinations(overview)];
-      wanted.forEach((all, index) => place(columns[index].list, all, boxes, index));
+      wanted.forEach((all, index) => place(columns[index].list, all, boxes, index, Math.max(BOXES_MAX - less, 1)));
       drawn = { sample, wanted };
       redraw();
     },
@@ -37,8 +37,8 @@ export function flow() {
 }
 
 /** Shows boxes in a column and keeps the existing elements. */
-function place(list, all, boxes, column) {
-  const shown = all.slice(0, BOXES_MAX);
+function place(list, all, boxes, column, most) {
+  const shown = all.slice(0, most);
   const elements = shown.map((box) => {
     const key = `${column}/${box.name}`;
     if (!boxes.has(key)) boxes.set(key, makeBox(box));
@@ -46,17 +46,17 @@ function place(list, all, boxes, column) {
     made.update(box);
     return made.element;
   });
-  if (all.length > BOXES_MAX) elements.push(more(boxes, column, all));
+  if (all.length > most) elements.push(more(boxes, column, all[0].all, all.length - most));
   const same = elements.length === list.children.length && elements.every((element, index) => list.children[index] === element);
   if (!same) replace(list, elements);
 }
 
 /** The link under the boxes, created once so that the focus stays. */
-function more(boxes, column, all) {
+function more(boxes, column, href, number) {
   const key = `${column}/more`;
-  if (!boxes.has(key)) boxes.set(key, h("a", { class: "more", href: all[0].all }));
+  if (!boxes.has(key)) boxes.set(key, h("a", { class: "more", href }));
   const link = boxes.get(key);
-  setText(link, `and ${plural(all.length - BOXES_MAX, "more", "more")}`);
+  setText(link, `and ${plural(number, "more", "more")}`);
   return link;
 }
 
@@ -155,15 +155,16 @@ function outbox(overview, sample) {
 /** Configured destinations and those that only rows name; items that need attention come first. */
 function destinations(overview) {
   return state.destinations(overview).sort(byRank).map(({ name, guard, backlog, state: now }) => {
-    const lines = [...now.lines];
-    if (guard?.phase) lines.push(`bulk job: ${String(guard.phase).toLowerCase().replaceAll("_", " ")}`);
+    const job = guard?.phase ? `bulk job: ${String(guard.phase).toLowerCase().replaceAll("_", " ")}` : null;
+    // One line at most: the reason of a failure, or the job.
+    const lines = [now.lines[0] ?? job].filter(Boolean);
     return {
       name,
       href: `#/destinations/${encodeURIComponent(name)}`,
       all: "#/destinations",
       numbers: [["per s", rate(guard?.per_second ?? 0)], ["waiting", brief(backlog?.pending ?? 0)], ["oldest", oldest(backlog?.oldest)], ["in flight", brief(guard?.in_flight ?? 0)]],
       tone: now.attention ? now.tone : "",
-      state: { status: [now.look, now.words], kind: guard?.kind, lines, budget: guard?.calls ?? null },
+      state: { status: [now.look, now.words], kind: guard?.kind, lines, budget: now.lines.length ? null : (guard?.calls ?? null) },
     };
   });
 }

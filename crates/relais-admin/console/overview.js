@@ -14,6 +14,8 @@ import * as live from "./live.js";
 const POINTS_MAX = 900;
 /** Most items listed under "Needs attention"; the rest is one line with links. */
 const ATTENTION_MAX = 4;
+/** Most lines under "Needs attention" beside a flow with all its boxes. */
+const LINES_ROOM = 2;
 
 export async function page(context) {
   const [first, history] = await Promise.all([live.overview ?? get("/overview", { signal: context.signal }), get("/history", { signal: context.signal })]);
@@ -27,9 +29,10 @@ export async function page(context) {
   const showOverview = (overview) => {
     const alive = instances(overview).filter((one) => one.instance.alive).length;
     setText(about, `relais ${overview.version} · ${overview.store} · ${plural(alive, "process", "processes")}`);
-    picture.update(overview, past.last());
     tiles.overview(overview);
     alarms.update(overview);
+    // The page fits one screen: a long list and the banner of an outage leave less room for boxes.
+    picture.update(overview, past.last(), (alarms.lines() > LINES_ROOM ? 1 : 0) + (live.isDown() ? 1 : 0));
   };
   const showSample = () => {
     for (const chart of charts) chart.update(past.history());
@@ -37,6 +40,7 @@ export async function page(context) {
   };
 
   context.leave(live.on("overview", showOverview));
+  context.leave(live.on("state", () => showOverview(live.overview ?? first)));
   context.leave(live.on("sample", (sample) => {
     past.add(sample);
     showSample();
@@ -95,22 +99,32 @@ function makeCharts() {
   ];
 }
 
-/** The list of failing and paused items, worst first. */
+/** The list of items that need attention. */
 function makeAttention() {
   const list = h("ul", { class: "alarms" });
   const more = h("p", { class: "soft" });
-  const element = h("section", { class: "panel", "aria-labelledby": "attention-title" }, h("h2", { id: "attention-title" }, "Needs attention"), list, more);
+  const element = h("section", { class: "panel needs", "aria-labelledby": "attention-title" }, h("h2", { id: "attention-title" }, "Needs attention"), h("div", null, list, more));
   let seen = "";
-  return { element, update(overview) {
+  return { element, lines: () => list.children.length + (more.children.length ? 1 : 0), update(overview) {
     const all = attention(overview);
-    const text = JSON.stringify(all);
+    const text = JSON.stringify([all, live.isDown()]);
     if (text === seen) return;
     seen = text;
     replace(list, all.slice(0, ATTENTION_MAX).map((one) => h("li", null,
-      status(one.state.look, one.state.words), h("span", { class: "soft" }, one.kind), h("a", { href: one.href }, one.name), h("span", { class: "why soft", title: one.state.lines[0] }, one.state.lines[0] ?? ""))));
-    const rest = all.length - ATTENTION_MAX;
-    replace(more, !all.length ? [icon("ok"), " No problems."] : rest > 0 ? [`and ${plural(rest, "more", "more")}: `, h("a", { href: "#/destinations?show=attention" }, "destinations"), " · ", h("a", { href: "#/sources?show=attention" }, "sources"), " · ", h("a", { href: "#/workers" }, "workers")] : null);
+      status(one.state.look, one.state.words), h("span", { class: "soft" }, one.kind), separated(one.links), h("span", { class: "why soft", title: one.state.lines[0] }, one.state.lines[0] ?? ""))));
+    replace(more, all.length ? hiddenItems(all.slice(ATTENTION_MAX)) : live.isDown() ? [icon("alert"), " Unknown: the figures are out of date."] : [icon("ok"), " No problems."]);
   } };
+}
+
+/** The line under the list: a link to each page of the items that are not shown. */
+function hiddenItems(rest) {
+  if (!rest.length) return null;
+  const pages = [...new Map(rest.map((one) => one.page)).entries()];
+  return [`and ${plural(rest.length, "more", "more")}:`, separated(pages)];
+}
+
+function separated(links) {
+  return links.flatMap(([name, href], index) => [index ? h("span", { class: "soft", "aria-hidden": "true" }, "·") : null, h("a", { href, title: name }, name)]);
 }
 
 /** The key figures: throughput first, then items that need an operator. */

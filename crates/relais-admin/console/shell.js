@@ -45,7 +45,7 @@ export function shell(signedOut) {
   menu.addEventListener("click", () => toggle(!nav.classList.contains("open")));
   const shown = state();
   const main = h("main", { id: "main", tabindex: "-1" });
-  const lost = lostConnection(main);
+  const lost = outage(main);
   const element = h("div", { class: "frame" },
     h("header", { class: "top" }, menu, h("a", { class: "brand", href: "#/" }, mark(), h("span", null, "relais")), finder(), shown.element, themeSwitch(), account(signedOut)),
     nav, h("div", { class: "content" }, lost.element, main));
@@ -55,7 +55,7 @@ export function shell(signedOut) {
     setText(badge, brief(number));
     badge.setAttribute("aria-label", `${name}: ${number} need attention`);
   });
-  const stops = [live.on("overview", count), live.on("state", shown.show), live.on("state", lost.show), lost.stop];
+  const stops = [live.on("overview", count), live.on("state", shown.show), live.on("state", lost.show)];
   return {
     element,
     main,
@@ -92,12 +92,9 @@ function finder() {
   return form;
 }
 
-/** Time without a connection before the banner is shown. */
-const LOST_MS = 2000;
+const STATES = { live: "live", slow: "polling", late: "waiting for relais", store: "database unavailable", off: "no connection" };
 
-const STATES = { live: "live", slow: "polling", off: "no connection" };
-
-/** The indicator of the connection: live, polling or none. */
+/** The indicator of the connection. */
 function state() {
   const words = h("span");
   const element = h("span", { class: "live-state", role: "status", title: "State of the connection that updates the figures" }, h("span", { class: "pulse", "aria-hidden": "true" }), words);
@@ -109,27 +106,25 @@ function state() {
   return { element, show };
 }
 
-/** The banner above stale figures, shown while relais does not answer. */
-function lostConnection(main) {
-  const words = h("p");
-  const element = h("div", { class: "notice bad lost", role: "alert", hidden: true }, icon("alert"), h("div", null, h("strong", null, "No connection to relais"), words));
-  let timer = null;
+/** The banner above stale figures, shown while relais or its database does not answer. */
+function outage(main) {
+  const title = h("strong");
+  const cause = h("p");
+  const since = h("p");
+  const element = h("div", { class: "notice bad lost", role: "alert", hidden: true }, icon("alert"), h("div", null, title, cause, since));
   const show = (name) => {
-    clearTimeout(timer);
-    if (name !== "off") {
-      element.hidden = true;
-      main.classList.remove("stale");
-      return;
-    }
-    // A page that becomes visible again reconnects at once.
-    timer = setTimeout(() => {
-      if (live.state !== "off" || document.hidden || !live.overview) return;
-      setText(words, `The figures are from ${new Date(live.arrived).toLocaleTimeString("en", { hourCycle: "h23" })} and may be out of date. The console keeps trying to reconnect.`);
-      element.hidden = false;
-      main.classList.add("stale");
-    }, LOST_MS);
+    // Without figures the page itself reports that relais does not answer.
+    const down = live.isDown() && (name === "store" || live.overview !== null);
+    // `late` decides nothing: the next answer does.
+    if (name === "late") return;
+    element.hidden = !down;
+    main.classList.toggle("stale", down);
+    if (!down) return;
+    setText(title, name === "store" ? `Database unavailable${live.overview ? `: ${live.overview.store}` : ""}` : "No connection to relais");
+    setText(cause, live.problem.message);
+    setText(since, live.overview ? `The figures are from ${new Date(live.arrived).toLocaleTimeString("en", { hourCycle: "h23" })} and may be out of date. The console keeps trying.` : "The console keeps trying.");
   };
-  return { element, show, stop: () => clearTimeout(timer) };
+  return { element, show };
 }
 
 /** Switches the theme: system, dark, light. */

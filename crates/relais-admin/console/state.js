@@ -72,17 +72,52 @@ export function instances(overview) {
   });
 }
 
-/** All items that need an operator, worst first. */
+/** The order of items under "Needs attention". */
+const ORDER = { operator: 0, bad: 1, lost: 2, warn: 3 };
+
+/** Pages of the items. */
+const PAGE = {
+  processes: ["processes", "#/processes"],
+  destinations: ["destinations", "#/destinations?show=attention"],
+  sources: ["sources", "#/sources?show=attention"],
+  workers: ["workers", "#/workers?show=lost"],
+  inbox: ["inbox", "#/inbox"],
+};
+
+/** All items that need attention: those that wait for an operator first, then what is unavailable, then lost workers,
+ * then what is paused or recovers. Each has `kind`, `links` [[name, address]], `state` and `page`. */
 export function attention(overview) {
-  const stuck = overview.processes_need_operator ?? 0;
+  const item = (kind, name, href, state, page) => ({ kind, links: [[name, href]], state, page: PAGE[page], order: ORDER[state.tone] });
+  const unserved = (kind, { name, rows }, words) => item(kind, name, "#/inbox", judged("bad", "FAILED", words, [plural(rows, "message waits.", "messages wait.")]), "inbox");
+  const paths = [["Destination", "destinations", destinations(overview)], ["Source", "sources", sources(overview)]];
   const found = [
-    ...destinations(overview).map((row) => ["Destination", row, `#/destinations/${encodeURIComponent(row.name)}`]),
-    ...sources(overview).map((row) => ["Source", row, `#/sources/${encodeURIComponent(row.name)}`]),
-    ...instances(overview).map((row) => ["Process", { ...row, name: row.instance.host ? `${row.instance.host} · ${row.instance.pid}` : row.name }, "#/workers"]),
-    ...(overview.process_types ?? []).filter((type) => type.pause).map((type) => ["Process type", { name: type.name, state: judged("warn", "PAUSED", "paused", [paused(type.pause)]) }, "#/processes"]),
-  ].filter(([, row]) => row.state.attention).map(([kind, row, href]) => ({ kind, name: row.name, state: row.state, href }));
-  if (stuck > 0) found.push({ kind: "Processes", name: plural(stuck, "process", "processes"), state: judged("bad", "COMPENSATION_FAILED", "needs an operator", ["A step or its compensation failed. Retry it or skip it."]), href: "#/processes" });
-  for (const inbox of overview.unserved_inboxes ?? []) found.push({ kind: inbox.name.includes("@") ? "Subscriber" : "Inbox", name: inbox.name, state: judged("bad", "FAILED", "no worker serves it", [plural(inbox.rows, "message waits.", "messages wait.")]), href: "#/inbox" });
-  for (const type of overview.unknown_types ?? []) found.push({ kind: "Event type", name: type.name, state: judged("bad", "FAILED", "no worker knows it", [plural(type.rows, "message waits.", "messages wait.")]), href: "#/inbox" });
-  return found.sort((left, right) => left.state.rank - right.state.rank || left.kind.localeCompare(right.kind) || left.name.localeCompare(right.name));
+    ...waiting(overview),
+    ...paths.flatMap(([kind, page, rows]) => rows.map((row) => item(kind, row.name, `#/${page}/${encodeURIComponent(row.name)}`, row.state, page))),
+    ...lost(overview),
+    ...(overview.process_types ?? []).filter((type) => type.pause).map((type) => item("Process type", type.name, "#/processes", judged("warn", "PAUSED", "paused", [paused(type.pause)]), "processes")),
+    ...(overview.unserved_inboxes ?? []).map((inbox) => unserved(inbox.name.includes("@") ? "Subscriber" : "Inbox", inbox, "no worker serves it")),
+    ...(overview.unknown_types ?? []).map((type) => unserved("Event type", type, "no worker knows it")),
+  ].filter((one) => one.state.attention);
+  const name = (one) => one.links[0][0];
+  return found.sort((left, right) => left.order - right.order || left.kind.localeCompare(right.kind) || name(left).localeCompare(name(right)));
+}
+
+/** One item for everything that does not continue without an operator. */
+function waiting(overview) {
+  const links = [
+    [overview.processes_need_operator, "process", "processes", "#/processes"],
+    [overview.dead_letters_open, "dead letter", "dead letters", "#/dead-letters"],
+    [overview.serde_errors, "undecodable message", "undecodable messages", "#/repair"],
+  ].filter(([number]) => number > 0).map(([number, one, many, href]) => [plural(number, one, many), href]);
+  if (!links.length) return [];
+  const why = overview.processes_need_operator > 0 ? "A step or its compensation failed: retry it or skip it." : null;
+  return [{ kind: "Waiting", links, state: judged("bad", "needs_operator", "needs an operator", [why]), page: PAGE.processes, order: ORDER.operator }];
+}
+
+/** One item for all lost workers. */
+function lost(overview) {
+  const missing = instances(overview).filter((row) => !row.instance.alive);
+  if (!missing.length) return [];
+  const names = missing.map(({ name, instance }) => (instance.host ? `${instance.host} · ${instance.pid}` : name));
+  return [{ kind: "Workers", links: [[plural(missing.length, "worker", "workers"), PAGE.workers[1]]], state: judged("bad", "FAILED", "lost", [names.join(", ")]), page: PAGE.workers, order: ORDER.lost }];
 }

@@ -1,10 +1,12 @@
 // Processes that run relais, with the lanes that each of them has leased.
 
 import { h } from "./dom.js";
+import { get } from "./api.js";
 import { ago, count } from "./format.js";
-import { status, worker } from "./parts.js";
+import { code, copyable, empty, facts, heading, notice, panel, status } from "./parts.js";
 import { instances } from "./state.js";
 import { gridPage } from "./grid.js";
+import * as live from "./live.js";
 
 export function list(context) {
   return gridPage(context, {
@@ -18,21 +20,57 @@ export function list(context) {
     filters: [["", "all", () => true], ["alive", "alive", (row) => row.instance.alive], ["lost", "lost", (row) => !row.instance.alive]],
     sort: "State",
     columns: [
-      { title: "Process", cell: (row) => (row.instance.host ? `${row.instance.host} · ${row.instance.pid}` : worker(row.name)), by: (row) => `${row.instance.host ?? ""} ${row.name}` },
+      { title: "Process", cell: title, by: (row) => `${row.instance.host ?? ""} ${row.name}` },
       { title: "State", cell: (row) => status(row.state.look, row.here ? `${row.state.words}, this one` : row.state.words), by: (row) => row.state.rank },
       { title: "Version", cell: (row) => row.instance.version ?? "–", by: (row) => row.instance.version ?? "" },
       { title: "Started", cell: (row) => (row.instance.started_at ? ago(row.instance.started_at) : "–"), by: (row) => row.instance.started_at ?? "" },
       { title: "Last heartbeat", cell: (row) => (row.instance.reported_at ? ago(row.instance.reported_at) : "–"), by: (row) => row.instance.reported_at ?? "" },
       { title: "Lanes", cell: (row) => count(row.lanes), by: (row) => row.lanes, kind: "numeric" },
-      { title: "Serves", cell: scopes, by: (row) => row.scopes.length },
+      { title: "Serves", cell: (row) => row.scopes.map((scope) => scope.scope).sort().join(", ") || "–", by: (row) => row.scopes.length, kind: "wide" },
     ],
+    href: (row) => `#/workers/${encodeURIComponent(row.name)}`,
     empty: ["No process of relais is running", "Start one with `relais run`. It appears here within a second."],
   });
 }
 
-/** The lanes of each scope, opened on demand because there may be hundreds. */
-function scopes(row) {
-  if (!row.scopes.length) return "–";
-  const list = h("ul", { class: "scopes" }, row.scopes.map((scope) => h("li", null, `${scope.scope}: ${count(scope.lanes)} lanes`)));
-  return h("details", null, h("summary", null, `${count(row.scopes.length)} scopes`), list);
+/** One process: the lanes of each scope that it serves. */
+export async function show(context) {
+  const name = context.params[0];
+  const find = (overview) => instances(overview).find((one) => one.name === name);
+  const row = find(live.overview ?? (await get("/overview", { signal: context.signal })));
+  if (!row) return h("div", { class: "page" }, heading("Worker"), empty("No process has this name", "It has stopped, or it was lost more than ten minutes ago. See the list of workers."));
+  const sign = (one) => JSON.stringify([one.state.words, one.scopes, one.instance.reported_at]);
+  context.leave(live.on("overview", (overview) => {
+    const now = find(overview);
+    if (now && sign(now) !== sign(row)) context.reload();
+  }));
+  const { instance, state } = row;
+  return h("div", { class: "page" },
+    heading(title(row), row.here ? "The process that serves this console." : null),
+    state.attention ? notice(state.tone, "This worker is lost", `${state.lines[0]} Other processes take over its lanes.`) : null,
+    h("div", { class: "split" },
+      h("div", { class: "main-part" }, panel("Leased lanes", scopes(row))),
+      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, facts([
+        ["State", status(state.look, state.words)],
+        ["Worker id", copyable(row.name)],
+        ["Host", instance.host],
+        ["Process id", instance.pid],
+        ["Version", instance.version],
+        ["Started", instance.started_at ? ago(instance.started_at) : null],
+        ["Last heartbeat", instance.reported_at ? ago(instance.reported_at) : null],
+        ["Lanes", count(row.lanes)],
+      ])))));
 }
+
+function title({ name, instance }) {
+  return instance.host ? `${instance.host} · ${instance.pid}` : name;
+}
+
+function scopes({ scopes: all }) {
+  if (!all.length) return h("p", { class: "soft" }, "It serves no inbox and no destination yet.");
+  const sorted = [...all].sort((left, right) => left.scope.localeCompare(right.scope));
+  return h("div", { class: "scroll" }, h("table", { class: "plain" },
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Scope"), h("th", { scope: "col" }, "Lanes"))),
+    h("tbody", null, sorted.map((scope) => h("tr", null, h("td", null, code(scope.scope)), h("td", null, count(scope.lanes)))))));
+}
+

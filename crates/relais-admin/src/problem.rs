@@ -57,6 +57,23 @@ impl ApiProblem {
     }
 }
 
+impl ApiProblem {
+    /// Returns the body of the response, for a stream that has already begun.
+    pub(crate) fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&self.body())
+    }
+
+    fn body(&self) -> ProblemBody<'_> {
+        ProblemBody {
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            code: &self.code,
+            detail: &self.detail,
+        }
+    }
+}
+
 impl From<StoreError> for ApiProblem {
     fn from(error: StoreError) -> Self {
         match error {
@@ -71,14 +88,7 @@ impl From<StoreError> for ApiProblem {
 
 impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
-        let body = ProblemBody {
-            r#type: "about:blank",
-            title: self.status.canonical_reason().unwrap_or("Error"),
-            status: self.status.as_u16(),
-            code: &self.code,
-            detail: &self.detail,
-        };
-        let mut response = (self.status, Json(body)).into_response();
+        let mut response = (self.status, Json(self.body())).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.status == StatusCode::UNAUTHORIZED {

@@ -8,34 +8,39 @@ use std::{
     collections::VecDeque,
     convert::Infallible,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant, SystemTime},
 };
 
-use relais::observe::Figures;
+use relais::observe::{Figures, Observer};
 use relais_core::{
-    control::Control, query::Overview, report::Report, store::StoreError, time::Timestamp,
+    control::Control,
+    query::Overview,
+    report::Report,
+    store::{StoreDriver, StoreError},
+    time::Timestamp,
 };
 use serde::Serialize;
 use tokio::{
     sync::{Notify, watch},
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use crate::{
-    Admin, api,
+    Admin,
+    api::{self, overview::StateEvent},
     fleet::{Fleet, FleetRates},
-    soon,
 };
 
 /// Time between two points of a series.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
 /// Most points kept: a quarter of an hour.
 const POINTS_MAX: usize = 900;
-/// Interval of events on a stream while no figure changes.
-const CALM: Duration = Duration::from_secs(5);
+/// Interval of events on a stream while no figure changes. The console treats a stream without events for five
+/// seconds (`SILENCE_MS` in `live.js`) as stale.
+const CALM: Duration = Duration::from_secs(3);
 /// Interval of counts while a client is connected.
 const WATCHED: Duration = Duration::from_secs(1);
 /// Interval of counts without a client.
@@ -44,6 +49,12 @@ const UNWATCHED: Duration = Duration::from_secs(5);
 const WATCHED_REST: u32 = 20;
 /// Shortest pause after a count without a client, as a multiple of its duration.
 const UNWATCHED_REST: u32 = 100;
+/// Shortest pause after a count that failed, as a multiple of its duration: the end of an outage is seen soon.
+const FAILED_REST: u32 = 2;
+/// A count that takes longer is reported as a problem until it ends.
+const COUNT_LATE: Duration = Duration::from_secs(5);
+/// A late count is abandoned after this time more.
+const COUNT_MAX: Duration = Duration::from_secs(30);
 /// A client counts as connected for this long after a request.
 const LOOKING: Duration = Duration::from_secs(15);
 
@@ -63,7 +74,7 @@ struct SamplerState {
     /// The last successful count.
     counted: Option<StoreCount>,
     /// The error of the last count, if it failed.
-    problem: Option<String>,
+    problem: Option<StoreError>,
     points: VecDeque<SeriesPoint>,
     /// The processes beside this one.
     fleet: Fleet,
@@ -82,11 +93,12 @@ pub(crate) struct StoreCount {
     pub(crate) reports: Vec<Report>,
 }
 
-/// The two events of a stream, as JSON.
+/// The events of a stream. The default has none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tick {
-    pub(crate) sample: String,
-    pub(crate) overview: Option<String>,
+    /// A [`SeriesPoint`] as JSON.
+    pub(crate) sample: Option<String>,
+    pub(crate) state: Option<StateEvent>,
 }
 
 /// One point of each series; rates are per second.
@@ -148,7 +160,7 @@ impl Sampler {
         let kept = self.lock();
         match (&kept.counted, &kept.problem) {
             (Some(counted), None) => Ok(counted.clone()),
-            (_, Some(problem)) => Err(StoreError::unavailable(problem.clone())),
+            (_, Some(problem)) => Err(problem.clone()),
             (None, None) => Err(StoreError::unavailable("the rows are not counted yet; try again")),
         }
     }
@@ -177,11 +189,9 @@ impl Sampler {
         SeriesHistory { every_ms: 1_000, from, series }
     }
 
-    /// Subscribes to events, beginning with the last one.
+    /// Subscribes to the next events; the last one may be old.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Tick> {
-        let mut ticks = self.ticks.subscribe();
-        ticks.mark_changed();
-        ticks
+        self.ticks.subscribe()
     }
 
     /// Counts rows and adds points until it is dropped.
@@ -197,6 +207,18 @@ impl Sampler {
         lately || self.ticks.receiver_count() > 0
     }
 
+    /// Returns true if the rows were counted, with or without success.
+    pub(crate) fn has_tried(&self) -> bool {
+        let kept = self.lock();
+        kept.counted.is_some() || kept.problem.is_some()
+    }
+
+    /// Returns true if the newest count succeeded.
+    fn is_counted(&self) -> bool {
+        let kept = self.lock();
+        kept.counted.is_some() && kept.problem.is_none()
+    }
+
     fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
@@ -210,31 +232,55 @@ async fn keep_counting(admin: &Admin) -> Infallible {
     let mut database = None;
     loop {
         let asked = Instant::now();
-        let counted = count(admin, &mut database).await;
+        let counted = count_patiently(admin, database.clone()).await;
         let took = asked.elapsed();
+        let rests = match &counted {
+            Ok(_) => (WATCHED_REST, UNWATCHED_REST),
+            Err(_) => (FAILED_REST, FAILED_REST),
+        };
         {
             let mut kept = admin.sampler.lock();
             match counted {
                 Ok(counted) => {
+                    database = Some(counted.database.clone());
                     kept.fleet.take(&counted.reports, admin.observer.worker().as_deref());
                     (kept.counted, kept.problem) = (Some(counted), None);
                 }
-                Err(error) => kept.problem = Some(error.to_string()),
+                Err(error) => kept.problem = Some(error),
             }
         }
-        rest(&admin.sampler, took).await;
+        let pauses = (took.saturating_mul(rests.0), took.saturating_mul(rests.1));
+        rest(&admin.sampler, pauses).await;
     }
 }
 
-/// Pauses between counts; ends early when a client connects.
-async fn rest(sampler: &Sampler, took: Duration) {
+/// Counts, and reports a problem while the count is late. It waits for a late count, because a second one beside
+/// it would make a slow database slower.
+async fn count_patiently(
+    admin: &Admin,
+    database: Option<String>,
+) -> Result<StoreCount, StoreError> {
+    let late = |limit: Duration| {
+        StoreError::unavailable(format!("no answer from the database within {limit:?}"))
+    };
+    let work = count(admin.store.clone(), admin.observer.clone(), database);
+    let mut work = tokio::spawn(work);
+    let ended = match timeout(COUNT_LATE, &mut work).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            admin.sampler.lock().problem = Some(late(COUNT_LATE));
+            timeout(COUNT_MAX, work).await.map_err(|_| late(COUNT_MAX))?
+        }
+    };
+    ended.unwrap_or_else(|ended| Err(StoreError::unavailable(ended.to_string())))
+}
+
+/// Pauses between counts, at least as long as given with and without a client; ends early when a client connects.
+async fn rest(sampler: &Sampler, (watched, unwatched): (Duration, Duration)) {
     let began = Instant::now();
     loop {
-        let pause = if sampler.is_watched() {
-            WATCHED.max(took.saturating_mul(WATCHED_REST))
-        } else {
-            UNWATCHED.max(took.saturating_mul(UNWATCHED_REST))
-        };
+        let pause =
+            if sampler.is_watched() { WATCHED.max(watched) } else { UNWATCHED.max(unwatched) };
         let Some(left) = pause.checked_sub(began.elapsed()) else { return };
         tokio::select! {
             () = sleep(left.min(WATCHED)) => {}
@@ -243,23 +289,21 @@ async fn rest(sampler: &Sampler, took: Duration) {
     }
 }
 
-async fn count(admin: &Admin, database: &mut Option<String>) -> Result<StoreCount, StoreError> {
-    let (store, observer) = (admin.store.clone(), admin.observer.clone());
-    let known = database.clone();
-    let counted = soon(async move {
-        let database = match known {
-            Some(database) => database,
-            None => store.describe().await?.server,
-        };
-        let asked = SystemTime::now();
-        let overview = store.overview().await?;
-        observer.database_time(asked, overview.now, SystemTime::now());
-        let (controls, reports) = (store.controls().await?, store.reports().await?);
-        Ok(StoreCount { database, overview, controls, reports })
-    })
-    .await?;
-    *database = Some(counted.database.clone());
-    Ok(counted)
+/// Counts the rows. `database` is its name and version, if known.
+async fn count(
+    store: Arc<dyn StoreDriver>,
+    observer: Arc<Observer>,
+    database: Option<String>,
+) -> Result<StoreCount, StoreError> {
+    let database = match database {
+        Some(database) => database,
+        None => store.describe().await?.server,
+    };
+    let asked = SystemTime::now();
+    let overview = store.overview().await?;
+    observer.database_time(asked, overview.now, SystemTime::now());
+    let (controls, reports) = (store.controls().await?, store.reports().await?);
+    Ok(StoreCount { database, overview, controls, reports })
 }
 
 async fn keep_sampling(admin: &Admin) -> Infallible {
@@ -267,13 +311,16 @@ async fn keep_sampling(admin: &Admin) -> Infallible {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     let mut last = (Instant::now(), admin.observer.figures());
-    let mut sent = Instant::now();
+    let (mut sent, mut was_counted) = (Instant::now(), false);
     loop {
         ticks.tick().await;
         let now = (Instant::now(), admin.observer.figures());
         let own = FleetRates::between(&last.1, &now.1, (now.0 - last.0).as_secs_f64());
         let rates = admin.sampler.lock().fleet.rates_with(own);
-        let moved = rates.is_moving() || now.1 != last.1;
+        let counted = admin.sampler.is_counted();
+        // The begin and the end of an outage of the database are sent at once.
+        let moved = rates.is_moving() || now.1 != last.1 || counted != was_counted;
+        was_counted = counted;
         let point = admin.sampler.keep(&rates);
         admin.sampler.lock().rates = rates;
         last = now;
@@ -285,10 +332,7 @@ async fn keep_sampling(admin: &Admin) -> Infallible {
 }
 
 fn tick(admin: &Admin, point: &SeriesPoint) -> Tick {
-    Tick {
-        sample: serde_json::to_string(point).expect("numbers are JSON"),
-        overview: api::overview::shown(admin).ok().and_then(|o| serde_json::to_string(&o).ok()),
-    }
+    Tick { sample: serde_json::to_string(point).ok(), state: api::overview::state_event(admin) }
 }
 
 impl Sampler {

@@ -1,4 +1,5 @@
-//! The stream of server-sent events: the overview and a point of each series as they change.
+//! The stream of server-sent events: the overview and a point of each series as they change. While the database
+//! does not answer, a `problem` takes the place of the overview.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -13,6 +14,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+use super::overview::{StateEvent, state_event};
 use crate::{Admin, problem::ApiProblem, sample::Tick};
 
 /// Most streams at once.
@@ -45,9 +47,7 @@ struct Watcher {
 
 /// Returns the first events, so that a new client does not wait for a change.
 fn first(admin: &Admin) -> VecDeque<Event> {
-    let overview = super::overview::shown(admin).ok();
-    let overview = overview.and_then(|shown| serde_json::to_string(&shown).ok());
-    overview.map(|json| event("overview", json)).into_iter().collect()
+    state_event(admin).map(event_of).into_iter().collect()
 }
 
 impl Watcher {
@@ -57,13 +57,15 @@ impl Watcher {
                 return Some((Ok(event), self));
             }
             timeout_at(self.until, self.ticks.changed()).await.ok()?.ok()?;
-            let Tick { sample, overview } = self.ticks.borrow_and_update().clone();
-            self.waiting.extend(overview.map(|json| event("overview", json)));
-            if !sample.is_empty() {
-                self.waiting.push_back(event("sample", sample));
-            }
+            let Tick { sample, state } = self.ticks.borrow_and_update().clone();
+            self.waiting.extend(state.map(event_of));
+            self.waiting.extend(sample.map(|json| event("sample", json)));
         }
     }
+}
+
+fn event_of(state: StateEvent) -> Event {
+    event(state.name, state.json)
 }
 
 fn event(name: &str, json: String) -> Event {

@@ -31,6 +31,26 @@ pub(crate) struct OverviewResponse {
     instances: Vec<Report>,
 }
 
+/// The state as an event of a stream: the overview, or the problem of the store that prevents it.
+#[derive(Clone, Debug)]
+pub(crate) struct StateEvent {
+    /// `overview` or `problem`.
+    pub(crate) name: &'static str,
+    pub(crate) json: String,
+}
+
+/// Returns the event of the current state; none before the first count has ended.
+pub(crate) fn state_event(admin: &Admin) -> Option<StateEvent> {
+    if !admin.sampler.has_tried() {
+        return None;
+    }
+    let (name, json) = match shown(admin) {
+        Ok(overview) => ("overview", serde_json::to_string(&overview)),
+        Err(problem) => ("problem", problem.json()),
+    };
+    json.ok().map(|json| StateEvent { name, json })
+}
+
 pub(crate) async fn show(State(admin): State<Admin>) -> Answer<OverviewResponse> {
     Ok(Json(shown(&admin)?))
 }

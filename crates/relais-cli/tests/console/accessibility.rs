@@ -34,7 +34,7 @@ fn axe_core_finds_nothing_on_any_page() {
         return;
     };
     let axe = fs::read_to_string(script).unwrap();
-    let Some((fixture, browser)) = signed_in(ANN) else { return };
+    let Some((mut fixture, browser)) = signed_in(ANN) else { return };
     place_badly(&fixture, "m-1");
     post(fixture.hook(), "/hook", &[("message-id", "m-2")], "{");
     fixture.refuses(400);
@@ -46,6 +46,11 @@ fn axe_core_finds_nothing_on_any_page() {
     let process = format!("#/processes/{process}");
     let paused = fixture.site.relais(&["destination", "pause", "shipping", "--reason", "a test"]);
     assert_eq!(paused.code, 0, "{paused:?}");
+    browser.go("#/workers");
+    let worker = browser.until("a worker", || {
+        let key = "return document.querySelector('tr[data-key]')?.dataset.key ?? null";
+        Some(format!("#/workers/{}", browser.script(key, &[]).as_str()?))
+    });
     let pages = [
         ("#/", "Throughput"),
         ("#/destinations", "payments"),
@@ -53,6 +58,7 @@ fn axe_core_finds_nothing_on_any_page() {
         ("#/sources", "hook"),
         ("#/sources/hook", "Received since start"),
         ("#/workers", "alive"),
+        (worker.as_str(), "Leased lanes"),
         ("#/inbox", "OrderPlaced"),
         ("#/inbox/1", "Timeline"),
         ("#/outbox", "TakePayment"),
@@ -79,4 +85,11 @@ fn axe_core_finds_nothing_on_any_page() {
     browser.press("Change limits");
     browser.sees(&["until these restart"]);
     assert_eq!(browser.script_later(RUN, &[]), json!([]), "an open dialog");
+    browser.go("#/");
+    browser.reload();
+    browser.sees(&["Throughput"]);
+    fixture.stop();
+    browser.sees(&["No connection to relais"]);
+    browser.script(&axe, &[]);
+    assert_eq!(browser.script_later(RUN, &[]), json!([]), "dimmed figures");
 }

@@ -81,6 +81,15 @@ impl OrderFixture {
         self.running.take().expect("it runs").stop()
     }
 
+    /// Reads the log in the background, for a program that logs much; see [`Running::drain`].
+    pub(crate) fn drain(&self) {
+        self.running.as_ref().expect("it runs").drain();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.running.as_ref().expect("it runs").pid()
+    }
+
     pub(crate) fn settings(&self, timeout: &str) -> String {
         let (store, address) = (&self.store, self.target.address);
         let destination = |name: &str| {

@@ -6,6 +6,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
     path::PathBuf,
     process::{Child, ChildStderr, Command, Output, Stdio},
     sync::{
@@ -154,6 +155,14 @@ impl Running {
                 return;
             }
         }
+    }
+
+    /// Reads the rest of the log in the background: a full pipe would stop a program that logs much.
+    // Not every test needs it.
+    #[allow(dead_code)]
+    pub(crate) fn drain(&self) {
+        let mut log = fs::File::from(self.log.get_ref().as_fd().try_clone_to_owned().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
     }
 
     // Not every test uses the process itself.
