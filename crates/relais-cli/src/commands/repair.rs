@@ -288,8 +288,8 @@ fn hint(row: i64, readable_by: &[&str]) -> String {
     match readable_by {
         [] => String::new(),
         ["text", ..] | ["bytes"] => format!(
-            "; show it with `relais inbox show {row}` and pass a corrected payload with --payload or --payload-file, or accept \
-             the bytes with --decoder {}",
+            "; show it with `relais inbox show {row}` and pass a corrected payload with --payload or \
+             --payload-file, or accept the bytes with --decoder {}",
             readable_by.join(" or ")
         ),
         [one] => format!("; decoder {one} accepts it"),

@@ -98,7 +98,8 @@ fn routes(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
     }
     if settings.routes.is_empty() && settings.processes.is_empty() {
         for source in &settings.sources {
-            let message = "there is no [[route]] and no [[process]]: every message of it waits as RETRY, and becomes a dead letter after `inbox.unknown_type_wait`";
+            let message = "there is no [[route]] and no [[process]]: every message of it waits as RETRY, and \
+                 becomes a dead letter after `inbox.unknown_type_wait`";
             note(Severity::Warning, source.place, &format!("source[{}]", source.name), message);
         }
     }

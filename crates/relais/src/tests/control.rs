@@ -97,7 +97,7 @@ async fn a_pause_reaches_every_process_and_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn limits_reach_a_running_process_and_end_with_it() {
+async fn limits_reach_a_running_process_and_stay_after_a_restart() {
     let bench = Bench::new().await;
     let script = Script::new(&[]);
     let running = start(bench.store.clone(), &script);
@@ -106,14 +106,16 @@ async fn limits_reach_a_running_process_and_end_with_it() {
     assert!(change(&bench, ControlKind::Destination, "d", ControlChange::Limit(limits)).await);
     let seen = |running: &RunningApp| {
         let figures = running.observer().figures();
-        let destination = &figures.destinations["d"];
-        (destination.rate.clone(), destination.concurrency)
+        let destination = figures.destinations.get("d");
+        destination.map_or((None, 0), |d| (d.rate.clone(), d.concurrency))
     };
     until("the new limits", async || seen(&running) == (Some("5/m".to_owned()), 2)).await;
     running.stop().await;
     let again = start(bench.store.clone(), &script);
-    until("the first read", async || is_working(&again)).await;
-    assert_eq!(seen(&again), (None, 10), "as configured after a restart");
+    until("the same after a restart", async || seen(&again) == (Some("5/m".to_owned()), 2)).await;
+    let reset = ControlChange::Limit(LimitChange::default());
+    assert!(change(&bench, ControlKind::Destination, "d", reset).await);
+    until("as configured", async || seen(&again) == (None, 10)).await;
     again.stop().await;
 }
 

@@ -1,6 +1,6 @@
 //! The reason why an open row waits, if it is not in backoff and its key is not parked: an earlier row of
-//! its key, a paused destination, no worker that knows its event type or serves its destination, or a destination that is
-//! unavailable or failed last.
+//! its key, a paused destination, no worker that knows its event type or serves its destination, or a
+//! destination that is unavailable or failed last.
 
 use std::collections::BTreeMap;
 
