@@ -111,7 +111,7 @@ function changeLimits(context, name, guard, path) {
     const wanted = { rate: speed.input.value.trim() || null, concurrency: calls.input.value.trim() ? Number(calls.input.value) : null };
     return post(`${path}/limit`, { ...wanted, ...who });
   };
-  const decision = decide({ title: `Change the limits of ${name}`, text: "They apply in all running processes until these restart.", confirm: "Change limits", preview: h("div", null, speed.element, calls.element), act });
+  const decision = decide({ title: `Change the limits of ${name}`, text: "They apply in all processes until they are reset.", confirm: "Change limits", preview: h("div", null, speed.element, calls.element), act });
   settle(context, decision, "Limits changed.");
 }
 

@@ -83,7 +83,7 @@ fn axe_core_finds_nothing_on_any_page() {
     }
     browser.go("#/destinations/payments");
     browser.press("Change limits");
-    browser.sees(&["until these restart"]);
+    browser.sees(&["until they are reset"]);
     assert_eq!(browser.script_later(RUN, &[]), json!([]), "an open dialog");
     browser.go("#/");
     browser.reload();
