@@ -30,7 +30,10 @@ impl Publisher for Printer {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let url = std::env::var("DATABASE_URL").or_else(|_| std::env::var("RELAIS_TEST_POSTGRES"));
-    let Ok(url) = url else { return Ok(println!("not run: set DATABASE_URL")) };
+    let Ok(url) = url else {
+        println!("not run: set DATABASE_URL to a PostgreSQL server");
+        return Ok(());
+    };
     let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await?;
     tokio::spawn(connection);
     let mut running = Vec::new();

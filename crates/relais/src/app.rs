@@ -291,14 +291,12 @@ impl App {
         }
         let alarm = Arc::<Alarm>::default();
         if !self.processes.is_empty() {
-            let (store, alarm) = (Arc::clone(&store), Arc::clone(&alarm));
+            let process_types = Some(self.processes.process_types());
+            let owner = TimerOwner { process_types, inbox: self.inbox.clone() };
             let (counters, paused) =
                 (Arc::clone(&observer.processes), Arc::clone(&controlled.types));
-            let owner = TimerOwner {
-                process_types: Some(self.processes.process_types()),
-                inbox: self.inbox.clone(),
-            };
-            let timers = Timers::new(store, alarm, counters, paused, running.waker()).of(owner);
+            let (store, fired) = (Arc::clone(&store), running.waker());
+            let timers = Timers::new(store, Arc::clone(&alarm), counters, paused, fired).of(owner);
             running.spawn("timers".into(), Box::new(timers));
         }
         let inbox = Arc::clone(&running.observer.inbox);
@@ -308,17 +306,12 @@ impl App {
             let (store, paused) = (Arc::clone(&store), Arc::clone(&controlled.types));
             let counters = Arc::clone(&running.observer.processes);
             let processes = ProcessWork::new(Arc::new(self.processes), alarm, counters, paused);
-            let mut worker = InboxWorker::new(
-                store,
-                keeper,
-                self.actions,
-                self.handlers.retry,
-                Arc::clone(&inbox),
-            )
-            .processes(processes)
-            .copies(copies)
-            .handlers(&self.handlers)
-            .unknown_type_wait(self.unknown_type_wait);
+            let (retry, inbox) = (self.handlers.retry, Arc::clone(&inbox));
+            let mut worker = InboxWorker::new(store, keeper, self.actions, retry, inbox)
+                .processes(processes)
+                .copies(copies)
+                .handlers(&self.handlers)
+                .unknown_type_wait(self.unknown_type_wait);
             worker.reader().start_heartbeat(running.inbox.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }

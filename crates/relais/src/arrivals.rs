@@ -40,7 +40,7 @@ impl UnseenIds {
     /// are too many ids or nothing is known yet.
     pub(crate) fn ranges(&mut self, drawn: i64, now: Instant) -> Option<Vec<IdRange>> {
         self.gaps.retain(|gap| now.duration_since(gap.since) < GAP_MAX);
-        let Some(highest) = self.highest.replace(drawn) else { return None };
+        let highest = self.highest.replace(drawn)?;
         // Ids that start again belong to another database.
         if drawn < highest || self.gaps.len() >= GAPS_MAX {
             self.gaps.clear();

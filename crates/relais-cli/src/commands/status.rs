@@ -141,12 +141,7 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
     };
     let oldest = oldest.unwrap_or_default();
     let _ = writeln!(out, "inbox         {}{oldest}{parked_rows}", counts(inbox));
-    for Count { name, rows } in &status.overview.unknown_types {
-        let line = format!("{rows} wait for a worker that knows event type {name}");
-        let _ = writeln!(out, "              {}", escape(&line, LineBreaks::Escape));
-    }
-    for Count { name, rows } in &status.overview.unserved_inboxes {
-        let line = format!("{rows} wait in inbox {name}, which no worker serves");
+    for line in without_worker(&status.overview) {
         let _ = writeln!(out, "              {}", escape(&line, LineBreaks::Escape));
     }
     let _ = writeln!(out, "outbox        {}", counts(outbox));
@@ -199,6 +194,18 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
     }
     let _ = write!(out, "\n{}", workers(output, &status.overview));
     out
+}
+
+/// Returns a line for each event type and inbox that no worker serves.
+fn without_worker(overview: &Overview) -> impl Iterator<Item = String> {
+    let types = overview.unknown_types.iter().map(|Count { name, rows }| {
+        format!("{rows} wait for a worker that knows event type {name}")
+    });
+    types.chain(
+        overview.unserved_inboxes.iter().map(|Count { name, rows }| {
+            format!("{rows} wait in inbox {name}, which no worker serves")
+        }),
+    )
 }
 
 impl DestinationStatus {

@@ -268,28 +268,8 @@ pub(super) fn text(what: &EventDetail, f: &mut fmt::Formatter<'_>) -> fmt::Resul
             }
             write!(f, ": {kind} {message_id}, key {key}")
         }
-        EventDetail::Attempt { outcome, code, message, worker, .. }
-            if outcome == "ignored" && code.as_deref() == Some(IGNORED_BY_CONFIGURATION) =>
-        {
-            let what = message.as_deref().unwrap_or_default();
-            write!(f, "ignored by configuration: {what} (worker {worker})")
-        }
-        EventDetail::Attempt { attempt, outcome, code, message, worker }
-            if outcome == "ignored" =>
-        {
-            let why = because(code, message);
-            write!(f, "attempt {attempt} ignored as out of order{why} (worker {worker})")
-        }
-        EventDetail::Attempt { attempt, outcome, message, worker, .. }
-            if outcome == "delivered" =>
-        {
-            let what = message.as_deref().unwrap_or_default();
-            write!(f, "attempt {attempt} was delivered: {what} (worker {worker})")
-        }
         EventDetail::Attempt { attempt, outcome, code, message, worker } => {
-            let end =
-                if outcome == "retry" { "failed, to be retried" } else { "failed permanently" };
-            write!(f, "attempt {attempt} {end}{} (worker {worker})", because(code, message))
+            write!(f, "{} (worker {worker})", attempt_text(*attempt, outcome, code, message))
         }
         EventDetail::Processed => f.write_str("processed"),
         EventDetail::Step { process_type, seq, entry, note, actor, reason, .. } => {
@@ -325,6 +305,25 @@ pub(super) fn text(what: &EventDetail, f: &mut fmt::Formatter<'_>) -> fmt::Resul
             write!(f, "{action} by {actor}")?;
             optional(f, ": ", Some(reason.as_str()).filter(|reason| !reason.is_empty()))
         }
+    }
+}
+
+/// Returns the end of an attempt, with its reason.
+fn attempt_text(
+    attempt: u32,
+    outcome: &str,
+    code: &Option<String>,
+    message: &Option<String>,
+) -> String {
+    let what = message.as_deref().unwrap_or_default();
+    match outcome {
+        "ignored" if code.as_deref() == Some(IGNORED_BY_CONFIGURATION) => {
+            format!("ignored by configuration: {what}")
+        }
+        "ignored" => format!("attempt {attempt} ignored as out of order{}", because(code, message)),
+        "delivered" => format!("attempt {attempt} was delivered: {what}"),
+        "retry" => format!("attempt {attempt} failed, to be retried{}", because(code, message)),
+        _ => format!("attempt {attempt} failed permanently{}", because(code, message)),
     }
 }
 
