@@ -55,31 +55,13 @@ pub(super) async fn raw(
 async fn send(store: &PostgresStore) -> Result<f64, CommandError> {
     let client = store.pool().get().await.map_err(CommandError::failed)?;
     let insert = client.prepare(sql!("postgres/send_plain")).await.map_err(CommandError::failed)?;
-    let none = None::<String>;
     let started = Instant::now();
     let mut sent = 0_u64;
     while started.elapsed() < SEND_TIME {
         sent += 1;
-        let (id, key, payload) = (Uuid::now_v7(), key(sent), payload(sent));
+        let (key, payload) = (key(sent), payload(sent));
         client
-            .execute(
-                &insert,
-                &[
-                    &id,
-                    &"event",
-                    &"Order",
-                    &key,
-                    &"OrderChanged",
-                    &1_i32,
-                    &payload,
-                    &"{}",
-                    &DESTINATION,
-                    &key,
-                    &none,
-                    &none,
-                    &none,
-                ],
-            )
+            .execute(&insert, &[&DESTINATION, &key, &"OrderChanged", &payload])
             .await
             .map_err(CommandError::failed)?;
     }

@@ -57,21 +57,11 @@ fn send(db: &mut Connection) -> Result<f64> {
     while started.elapsed() < SEND_TIME {
         sent += 1;
         let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let (id, key, none) = (Uuid::now_v7().to_string(), key(sent), None::<String>);
         tx.prepare_cached(sql!("sqlite/send_plain"))?.execute(params![
-            id,
-            "event",
-            "Order",
-            key,
-            "OrderChanged",
-            1,
-            payload(sent),
-            "{}",
             DESTINATION,
-            key,
-            none,
-            none,
-            none,
+            key(sent),
+            "OrderChanged",
+            payload(sent)
         ])?;
         tx.commit()?;
     }
