@@ -106,13 +106,15 @@ mod correct {
 
     #[test]
     fn the_relay_holds_with_two_moves_and_two_keys() {
-        let report = outbox::exhaust("two moves, two keys", relay(TWO_KEYS, [2, 1, 0, 1]));
-        assert_holds(&report, 1_900_000, &[]);
+        let report = outbox::exhaust("two moves, two keys", relay(TWO_KEYS, [2, 0, 0, 0]));
+        // A bad answer too makes 42 million states, which takes minutes. It is in the other models.
+        let after_bad_answers = ["a dead letter", "a key waits behind its dead letter"];
+        assert_holds(&report, 2_500_000, &after_bad_answers);
     }
 
     #[test]
     fn the_relay_holds_with_two_bad_answers_and_two_keys() {
-        let report = outbox::exhaust("two answers, two keys", relay(TWO_KEYS, [1, 2, 0, 1]));
+        let report = outbox::exhaust("two answers, two keys", relay(TWO_KEYS, [1, 2, 0, 0]));
         assert_holds(&report, 700_000, &[]);
     }
 
