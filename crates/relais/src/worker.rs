@@ -227,15 +227,22 @@ pub(crate) async fn run_until_idle(worker: &mut dyn Worker) {
     const PASSES_MAX: usize = 10_000;
     /// A call that has not returned by then never does, on purpose.
     const STUCK: Duration = Duration::from_secs(1);
-    let mut reads = true;
+    let (mut reads, mut is_last) = (true, false);
     for _ in 0..PASSES_MAX {
-        if std::mem::replace(&mut reads, true) {
+        let has_read = std::mem::replace(&mut reads, true);
+        if has_read {
             worker.request_read();
         }
         match worker.run_once().await.expect("the store answers") {
-            PassOutcome::Worked => {}
+            PassOutcome::Worked => is_last = false,
             PassOutcome::Finished => return,
-            PassOutcome::Idle { .. } if worker.in_flight() == 0 => return,
+            PassOutcome::Idle { .. } if worker.in_flight() == 0 => {
+                if has_read || is_last {
+                    return;
+                }
+                // What returned may have freed later rows of its key: one more read.
+                is_last = true;
+            }
             PassOutcome::Idle { .. } => {
                 if tokio::time::timeout(STUCK, worker.returned()).await.is_ok() {
                     // What returned may have been a read without rows: another would follow without end.
