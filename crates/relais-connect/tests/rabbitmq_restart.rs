@@ -36,7 +36,9 @@ async fn publish(publisher: &RabbitPublisher, number: usize, key: &str) -> Deliv
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_continue_when_a_killed_or_blocked_broker_is_back() {
     let Some(program) = fixture::server("RELAIS_TEST_RABBITMQ_RESTART") else { return };
-    let Some(world) = fixture::quorum().await else { return };
+    // The single member of a quorum queue, killed soon after it was made, elects no leader again in
+    // RabbitMQ 3.10: the broker answers nothing.
+    let Some(world) = fixture::classic().await else { return };
     let publisher = RabbitPublisher::new(world.target()).unwrap();
     let mut source = RabbitSource::new(world.origin()).unwrap();
 
