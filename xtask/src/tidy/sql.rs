@@ -61,7 +61,6 @@ const ONE_SIDED: &[OneSided] = &[
     only("sqlite", "advance_outbox_mark.sql", "PostgreSQL asks for writers too: highest, lowest"),
     only("sqlite", "bulk_owner.sql", "PostgreSQL returns the former owner with take_bulk.sql"),
     only("sqlite", "hydrate_ids.sql", "SQLite has no arrays; PostgreSQL's `= ANY ($1)` is no file"),
-    only("sqlite", "bulk_owner.sql", "PostgreSQL reads the owner in take_bulk.sql"),
     only("sqlite", "fail_inbox.sql", "SQLite has no statement of several writes as bury_inbox.sql"),
     only(
         "sqlite",
