@@ -34,7 +34,9 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn load() -> Result<Self> {
-        let text = command::output(&mut cargo(["metadata", "--format-version", "1", "--locked"]))?;
+        // Without `--all-features` the optional libraries are missing.
+        let mut metadata = cargo(["metadata", "--format-version", "1", "--locked"]);
+        let text = command::output(metadata.arg("--all-features"))?;
         let all: Value = serde_json::from_str(&text).context("cargo metadata is not JSON")?;
         let packages = all["packages"].as_array().context("cargo metadata names no packages")?;
         Ok(Self {

@@ -201,7 +201,7 @@ fn unknown_keys_name_their_line_and_the_nearest_key() {
         &[
             "relais.toml:4:1: destination[orders].timeout: unknown key; it belongs under \
              `[destination.limits]`",
-            "relais.toml:5:1: destination[orders].url: unknown key; it is for kind `http`",
+            "relais.toml:5:1: destination[orders].url: unknown key; it is for kinds `http` and `rabbitmq`",
             "relais.toml:7:1: destination[orders].retry.atempts: unknown key; did you mean \
              `attempts`?",
             "relais.toml:8:3: destination[orders].retry.colour: unknown key; known keys: \
