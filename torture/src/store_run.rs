@@ -54,6 +54,8 @@ pub(crate) struct RunPlan {
     /// Messages written into the outbox, and posted.
     pub(crate) sent: u64,
     pub(crate) heard: u64,
+    /// Messages that all senders together write in a second, at most.
+    pub(crate) pace: u64,
     pub(crate) tools: FaultTools,
 }
 
@@ -279,7 +281,7 @@ impl Writers {
         http: &reqwest::Client,
     ) -> Self {
         let each = u64::from(WRITERS);
-        let pace = (plan.sent / each / plan.time.as_secs().max(1)).max(1) * 3;
+        let pace = (plan.pace / each).max(1);
         let keys = |flow, writer: u32| WriterKeys::new(flow, writer * 10_000, KEYS);
         let senders = (0..WRITERS).map(|writer| {
             let rng = Rng::new(plan.seed, 200 + u64::from(writer));
