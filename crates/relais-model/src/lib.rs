@@ -27,8 +27,8 @@
 //! # Not modelled
 //!
 //! Fair shares, delayed sends, rows that commit after a higher id, cleanup of the
-//! outbox, a database that loses commits, the limits of time and rows of a settlement (it may be sent at any
-//! moment), and a deadline that passes while a worker quarantines rows.
+//! outbox, a database that loses commits, and the limits of time and rows of a settlement (it may be sent at
+//! any moment).
 
 pub mod inbox;
 pub mod lease;

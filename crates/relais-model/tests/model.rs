@@ -293,6 +293,12 @@ mod relay_bugs {
     }
 
     #[test]
+    fn a_suspect_is_forgotten_when_its_deadline_passes() {
+        let config = outbox::RelayConfig { attempts_max: 1, ..relay(&[0], [6, 0, 0, 0]) };
+        assert_found(config, Bug::DroppedSuspectForgotten, outbox::KILLER);
+    }
+
+    #[test]
     fn no_caution_after_an_unclean_take_over() {
         let config = outbox::RelayConfig { attempts_max: 1, ..relay(&[0], [6, 0, 0, 0]) };
         assert_found(config, Bug::NoCaution, outbox::KILLER);

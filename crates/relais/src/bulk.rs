@@ -217,7 +217,9 @@ impl BulkRelay {
         match self.store.lease_bulk(plan).await? {
             Some(planned) => {
                 self.caller.counters.job_planned();
-                self.start(planned, asked_at);
+                if let Some(asked_at) = self.renewed(&planned, asked_at).await? {
+                    self.start(planned, asked_at);
+                }
                 Ok(PassOutcome::Worked)
             }
             None => {
@@ -227,6 +229,10 @@ impl BulkRelay {
                 Ok(rest(PLAN_PAUSE))
             }
         }
+    }
+
+    fn job_fence(&self, taken: &JobTakeover) -> JobFence {
+        JobFence { job: taken.job.id, worker: self.worker.clone(), epoch: taken.job.epoch }
     }
 
     /// Reads rows of the owned lanes without their payloads, and holds none.
@@ -276,8 +282,7 @@ impl BulkRelay {
         taken: JobTakeover,
         asked_at: Instant,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let worker = self.worker.clone();
-        let fence = JobFence { job: taken.job.id, worker, epoch: taken.job.epoch };
+        let fence = self.job_fence(&taken);
         let lease = JobLease::keep(self.store.clone(), fence.clone(), self.lease, asked_at);
         let mut caller = self.caller.clone();
         caller.halts.lost = lease.lost().clone();

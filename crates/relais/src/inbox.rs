@@ -353,7 +353,7 @@ impl Worker for InboxWorker {
     }
 
     async fn stop(&mut self, patience: Duration) {
-        self.reader.queues.drop_queued();
+        self.reader.drop_queued();
         self.give_back_waiting();
         let all = async {
             while let Some(done) = self.handlers.join_next().await {

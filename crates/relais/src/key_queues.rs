@@ -356,6 +356,12 @@ impl<R: QueueRow> KeyQueues<R> {
         (self.queued, self.behind) = (0, 0);
     }
 
+    /// Returns the queued suspects: rows that may have been in flight when their worker was lost.
+    pub(crate) fn queued_suspects(&self) -> impl Iterator<Item = (i64, OwnedLane)> {
+        let rows = self.queues.values().flatten();
+        rows.filter(|entry| entry.is_suspect()).map(|entry| (entry.row.id(), entry.lane))
+    }
+
     /// Drops queued rows whose lane this worker does not own any more in that epoch.
     pub(crate) fn keep_only(&mut self, lanes: &HashMap<i16, i64>) {
         let stale = |entry: &RowInFlight<R>| lanes.get(&entry.lane.lane) != Some(&entry.lane.epoch);

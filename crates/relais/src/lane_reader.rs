@@ -124,6 +124,7 @@ impl<R: QueueRow> LaneReader<R> {
         self.read_at = Some(Instant::now());
         self.woken = false;
         self.queues.begin_read();
+        self.quarantine.begin_read();
         Some(Fetch {
             scope: self.keeper.fence().scope.clone(),
             lanes,
@@ -196,7 +197,11 @@ impl<R: QueueRow> LaneReader<R> {
         assert!(!ended, "the heartbeat of {} has ended", self.keeper.fence().scope);
         let lanes = self.keeper.usable();
         if self.checked_lanes.as_ref() != Some(&lanes) {
-            self.queues.keep_only(&epochs(&lanes));
+            let owned = epochs(&lanes);
+            let is_lost = |lane: OwnedLane| owned.get(&lane.lane) != Some(&lane.epoch);
+            let suspects = self.queues.queued_suspects().filter(|(_, lane)| is_lost(*lane));
+            self.quarantine.remember_dropped(suspects);
+            self.queues.keep_only(&owned);
             self.checked_lanes = Some(lanes.clone());
         }
         lanes
@@ -208,21 +213,26 @@ impl<R: QueueRow> LaneReader<R> {
         &mut self,
         entries: impl Iterator<Item = &'e RowInFlight<R>>,
     ) -> Result<bool, StoreError> {
-        let noted = entries.filter(|entry| entry.is_noted());
-        let rows: Vec<_> = noted.map(|entry| (entry.row.id(), entry.lane)).collect();
-        if rows.is_empty() {
+        let noted: Vec<_> = entries.filter(|entry| entry.is_noted()).collect();
+        if noted.is_empty() {
             return Ok(true);
         }
-        let ids: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
+        let rows: Vec<_> = noted.iter().map(|entry| (entry.row.id(), entry.lane)).collect();
+        let suspects = noted.iter().filter(|entry| entry.is_suspect());
+        let suspects = suspects.map(|entry| (entry.row.id(), entry.lane));
         let fence = self.keeper.fence().clone();
-        let noted = self.store.mark_rows(RowMark::LostWorker { fence, rows }).await?;
+        let mark = RowMark::LostWorker { fence, rows: rows.clone() };
+        let marked = self.store.mark_rows(mark).await.map(|marked| marked.refused == 0);
         crate::fail_point!("fetch.after_note");
-        if noted.refused > 0 {
-            self.keeper.distrust();
-        } else {
-            self.quarantine.remember_noted(ids);
+        match marked {
+            Ok(true) => self.quarantine.remember_noted(rows.iter().map(|(id, _)| *id).collect()),
+            // They are not sent now, and read again.
+            _ => self.quarantine.remember_dropped(suspects),
         }
-        Ok(noted.refused == 0)
+        if let Ok(false) = marked {
+            self.keeper.distrust();
+        }
+        marked
     }
 
     /// Plans to give a lane to a live worker that knows the event type; returns `false` if there is none.
@@ -251,9 +261,15 @@ impl<R: QueueRow> LaneReader<R> {
         (known, unknown)
     }
 
+    /// Drops every queued row; rows in flight stay.
+    pub(crate) fn drop_queued(&mut self) {
+        self.quarantine.remember_dropped(self.queues.queued_suspects());
+        self.queues.drop_queued();
+    }
+
     /// Stops the heartbeat and releases the lanes, except those with rows in flight.
     pub(crate) async fn leave(&mut self) {
-        self.queues.drop_queued();
+        self.drop_queued();
         if let Some((task, stop)) = self.heartbeat.take() {
             stop.cancel();
             // The task ends after its current beat; a panic in it has been reported already.
@@ -301,7 +317,7 @@ impl<R: QueueRow> LaneReader<R> {
     ) -> Result<bool, StoreError> {
         let freed = self.free_held_rows(lanes).await?;
         for entry in entries.iter_mut() {
-            entry.treatment = self.quarantine.treatment(entry.lane.lane, &entry.row);
+            entry.treatment = self.quarantine.treatment(entry.lane, &entry.row);
         }
         self.quarantine.count_read(entries.len(), cut);
         Ok(freed)

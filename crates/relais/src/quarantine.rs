@@ -12,12 +12,13 @@
 //! those: [`job_fate`]. `bulk/suspects.rs` chooses which of them share the next job.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
 use relais_core::{
     inbox::{InboxFate, InboxRow},
+    lane::OwnedLane,
     outbox::{OnDeadLetter, OutboxFate, OutboxRow},
     quarantine::{
         HOLD_AFTER, HOLD_FOR, ReadContext, Treatment, held, job_lost, lost, treatment,
@@ -39,6 +40,11 @@ pub(crate) struct LaneQuarantine {
     rows_left: usize,
     /// Rows on which this worker has noted the loss already.
     noted: HashSet<i64>,
+    /// Suspects that were not sent, because the lease ran out or their loss could not be noted. If the
+    /// worker keeps its lanes after all, it reads them again.
+    dropped: HashMap<i64, OwnedLane>,
+    /// A read began after the last one was dropped.
+    reads_dropped: bool,
 }
 
 impl LaneQuarantine {
@@ -46,25 +52,43 @@ impl LaneQuarantine {
         !self.lanes.is_empty()
     }
 
+    /// Returns whether a row of the lane may still be read as a suspect.
     pub(crate) fn contains(&self, lane: i16) -> bool {
-        self.lanes.contains(&lane)
+        self.lanes.contains(&lane) || self.dropped.values().any(|dropped| dropped.lane == lane)
     }
 
     /// Adds lanes of a lost worker; the next `rows` rows that are read from them are suspects.
     pub(crate) fn begin(&mut self, lanes: BTreeSet<i16>, rows: usize) {
+        self.dropped.retain(|_, dropped| !lanes.contains(&dropped.lane));
         self.lanes.extend(lanes);
         self.rows_left = rows;
         self.noted.clear();
     }
 
+    /// Remembers suspects that were dropped before they were sent.
+    pub(crate) fn remember_dropped(&mut self, suspects: impl Iterator<Item = (i64, OwnedLane)>) {
+        self.dropped.extend(suspects);
+        self.reads_dropped = false;
+    }
+
+    /// A read begins, which returns dropped suspects too.
+    pub(crate) fn begin_read(&mut self) {
+        self.reads_dropped = true;
+    }
+
     /// Removes a lane that another worker gets; returns whether it was quarantined.
     pub(crate) fn remove(&mut self, lane: i16) -> bool {
-        self.lanes.remove(&lane)
+        let contained = self.contains(lane);
+        self.lanes.remove(&lane);
+        self.dropped.retain(|_, dropped| dropped.lane != lane);
+        contained
     }
 
     /// Decides how a row of this lane is treated.
-    pub(crate) fn treatment(&self, lane: i16, row: &impl QueueRow) -> Treatment {
-        let is_suspect = self.lanes.contains(&lane) && !self.noted.contains(&row.id());
+    pub(crate) fn treatment(&mut self, lane: OwnedLane, row: &impl QueueRow) -> Treatment {
+        let dropped = self.dropped.remove(&row.id());
+        let is_suspect = dropped.is_some_and(|before| before.epoch == lane.epoch)
+            || self.lanes.contains(&lane.lane) && !self.noted.contains(&row.id());
         let read = if is_suspect { ReadContext::AfterLoss } else { ReadContext::Usual };
         treatment(row.lost_workers(), read)
     }
@@ -80,6 +104,10 @@ impl LaneQuarantine {
     /// maximum; `more` is whether the read was cut by its limit.
     pub(crate) fn count_read(&mut self, rows: usize, more: bool) {
         self.rows_left = self.rows_left.saturating_sub(rows);
+        if !more && self.reads_dropped {
+            // Some were settled otherwise.
+            self.dropped.clear();
+        }
         if !more || self.rows_left == 0 {
             self.end();
         }
@@ -93,6 +121,12 @@ impl LaneQuarantine {
 }
 
 impl<R> RowInFlight<R> {
+    /// Returns whether the row was read as one that may have been in flight when its worker was lost. A row
+    /// that is sent alone is noted either way.
+    pub(crate) fn is_suspect(&self) -> bool {
+        matches!(self.treatment, Treatment::NoteAndSend | Treatment::Hold | Treatment::Bury)
+    }
+
     /// Returns whether a loss is noted in the store before the row is sent.
     pub(crate) fn is_noted(&self) -> bool {
         matches!(self.treatment, Treatment::NoteAndSend | Treatment::SendAlone)
@@ -185,6 +219,10 @@ mod tests {
         }
     }
 
+    fn lane(lane: i16) -> OwnedLane {
+        OwnedLane { lane, epoch: 5, unclean: false }
+    }
+
     fn quarantined() -> LaneQuarantine {
         let mut quarantine = LaneQuarantine::default();
         quarantine.begin(BTreeSet::from([1]), 10);
@@ -194,11 +232,11 @@ mod tests {
     #[test]
     fn a_row_of_an_unclean_lane_is_a_suspect_until_its_loss_is_noted() {
         let mut quarantine = quarantined();
-        assert_eq!(quarantine.treatment(1, &LostRow(7, 0)), Treatment::NoteAndSend);
-        assert_eq!(quarantine.treatment(2, &LostRow(7, 0)), Treatment::Send, "another lane");
+        assert_eq!(quarantine.treatment(lane(1), &LostRow(7, 0)), Treatment::NoteAndSend);
+        assert_eq!(quarantine.treatment(lane(2), &LostRow(7, 0)), Treatment::Send, "another lane");
         quarantine.remember_noted(vec![7]);
-        assert_eq!(quarantine.treatment(1, &LostRow(7, 1)), Treatment::Send);
-        assert_eq!(quarantine.treatment(1, &LostRow(8, HOLD_AFTER - 1)), Treatment::Hold);
+        assert_eq!(quarantine.treatment(lane(1), &LostRow(7, 1)), Treatment::Send);
+        assert_eq!(quarantine.treatment(lane(1), &LostRow(8, HOLD_AFTER - 1)), Treatment::Hold);
     }
 
     #[test]
@@ -217,6 +255,28 @@ mod tests {
     fn a_lane_that_another_worker_gets_is_no_longer_quarantined() {
         let mut quarantine = quarantined();
         assert!(quarantine.remove(1) && !quarantine.remove(1));
-        assert_eq!(quarantine.treatment(1, &LostRow(7, 0)), Treatment::Send);
+        assert_eq!(quarantine.treatment(lane(1), &LostRow(7, 0)), Treatment::Send);
+    }
+
+    #[test]
+    fn a_suspect_that_was_dropped_is_one_again_unless_its_lane_was_lost() {
+        let mut quarantine = LaneQuarantine::default();
+        quarantine.remember_dropped([(7, lane(1)), (8, lane(1))].into_iter());
+        assert_eq!(quarantine.treatment(lane(1), &LostRow(7, 0)), Treatment::NoteAndSend);
+        assert_eq!(quarantine.treatment(lane(1), &LostRow(7, 1)), Treatment::Send, "only once");
+        let later = OwnedLane { lane: 1, epoch: 6, unclean: false };
+        assert_eq!(quarantine.treatment(later, &LostRow(8, 0)), Treatment::Send);
+    }
+
+    #[test]
+    fn a_lane_is_not_clean_until_its_dropped_suspects_were_read() {
+        let mut quarantine = LaneQuarantine::default();
+        quarantine.begin_read();
+        quarantine.remember_dropped([(7, lane(1))].into_iter());
+        quarantine.count_read(0, false);
+        assert!(quarantine.contains(1), "that read began before");
+        quarantine.begin_read();
+        quarantine.count_read(0, false);
+        assert!(!quarantine.contains(1), "it was settled otherwise");
     }
 }

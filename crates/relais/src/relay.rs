@@ -167,7 +167,7 @@ impl Relay {
             self.reader.queues.complete(&entries, &forget);
         }
         if self.guard.limits().is_resting() {
-            self.reader.queues.drop_queued();
+            self.reader.drop_queued();
             self.reader.request_read();
         }
     }
@@ -254,7 +254,7 @@ impl Relay {
     /// Starts nothing more and settles returned calls; returns `true` once nothing is in flight.
     pub(crate) async fn wind_down(&mut self) -> Result<bool, StoreError> {
         self.abandon_read();
-        self.reader.queues.drop_queued();
+        self.reader.drop_queued();
         self.collect();
         self.settle_all().await?;
         Ok(self.calls.is_empty() && self.finished.is_empty())
@@ -339,7 +339,7 @@ impl Worker for Relay {
 
     async fn stop(&mut self, patience: Duration) {
         self.abandon_read();
-        self.reader.queues.drop_queued();
+        self.reader.drop_queued();
         let patience = patience.min(self.settings.timeout + CALL_STOP_GRACE);
         let all = async {
             while let Some(done) = self.calls.join_next().await {

@@ -22,7 +22,11 @@ pub(super) fn apply(config: &RelayConfig, state: &mut RelayState, action: RelayA
         }
         RelayAction::Expire(worker) => {
             state.left.moves -= 1;
-            state.workers[worker].drop_queue(config);
+            let me = &mut state.workers[worker];
+            let is_suspect = |item: &RelayItem| item.stage == RowStage::Queued && item.cautious;
+            let suspects = me.items.iter().any(is_suspect);
+            me.drop_queue(config);
+            me.caution |= suspects && !config.has(RelayBug::DroppedSuspectForgotten);
         }
         RelayAction::Fetch { worker, due } => {
             let rows = fetched(config, state, worker, due);

@@ -44,6 +44,8 @@ pub enum RelayBug {
     ReleaseInFlight,
     /// A worker gives back a lane it took over uncleanly before it has worked its caution off.
     ReleaseBeforeCaution,
+    /// A suspect whose deadline passed while it was queued is none when it is read again.
+    DroppedSuspectForgotten,
     /// Fetch gives rows behind a row in backoff.
     FetchPastBackoff,
     /// Fetch gives rows of parked keys.
@@ -105,7 +107,7 @@ impl RelayConfig {
     }
 
     /// More crashes than a message that kills its worker may cause. Such a model is about losses alone: its
-    /// reads and settlements are answered at once, and no deadline passes.
+    /// reads and settlements are answered at once.
     pub fn counts_kills(&self) -> bool {
         u32::from(self.budget.moves) > HOLD_AFTER
     }

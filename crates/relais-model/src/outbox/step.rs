@@ -100,7 +100,7 @@ fn of_lane(
         actions.push(RelayAction::Release(worker));
     }
     let queued = me.asked != 0 || me.items.iter().any(|item| item.stage == RowStage::Queued);
-    if me.held != 0 && queued && !config.counts_kills() {
+    if me.held != 0 && queued {
         actions.push(RelayAction::Expire(worker));
     }
     if state.is_owner(worker) || me.items.iter().any(|item| item.stage != RowStage::Idle) {

@@ -265,6 +265,10 @@ impl JobDriver {
             self.caller.call(limit, |target| Box::pin(async move { target.abort(&id).await }));
         match call.await? {
             Ok(()) => self.release_rows().await,
+            // Nothing was ever uploaded: the last worker aborted it, or it was deleted.
+            Err(CallProblem::OtherState(_)) if self.job.phase.is_before_upload() => {
+                self.release_rows().await
+            }
             Err(CallProblem::OtherState(_)) => self.wait().await,
             Err(_) => Ok(None),
         }

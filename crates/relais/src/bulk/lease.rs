@@ -9,12 +9,13 @@ use std::{
 };
 
 use relais_core::{
-    bulk::{BulkLease, JobFence},
-    store::Store,
+    bulk::{BulkLease, JobFence, JobTakeover},
+    store::{Store, StoreError},
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::BulkRelay;
 use crate::timing::{beat_interval, beat_retry};
 
 /// The lease of a running job. Dropped without [`JobLease::release`], it expires.
@@ -56,6 +57,23 @@ impl JobLease {
 impl Drop for JobLease {
     fn drop(&mut self) {
         self.beats.abort();
+    }
+}
+
+impl BulkRelay {
+    /// Renews the lease of a new job whose plan took long: on SQLite nothing can renew it meanwhile. Returns
+    /// when the lease was requested; `None` if another worker has the job.
+    pub(crate) async fn renewed(
+        &self,
+        planned: &JobTakeover,
+        asked_at: Instant,
+    ) -> Result<Option<Instant>, StoreError> {
+        if asked_at.elapsed() < beat_interval(self.lease) {
+            return Ok(Some(asked_at));
+        }
+        let asked_at = Instant::now();
+        let renew = BulkLease::Renew { fence: self.job_fence(planned), lease: self.lease };
+        Ok(self.store.lease_bulk(renew).await?.map(|_| asked_at))
     }
 }
 

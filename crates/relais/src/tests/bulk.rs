@@ -1,16 +1,20 @@
 //! Outbox → bulk jobs.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use relais_core::{
     breaker::BreakerState,
-    bulk::Phase,
+    bulk::{BulkLease, Phase},
     delivery::Delivery,
     lane::Scope,
     outbox::OnDeadLetter,
     publisher::{Batching, Publisher},
     retry::RetryPolicy,
 };
+use uuid::Uuid;
 
 use super::{
     remote::{Fault, Outcome, RemoteTarget},
@@ -475,4 +479,26 @@ async fn a_job_of_several_pages_is_one_upload_of_every_row() {
     wanted.sort_unstable();
     assert_eq!(applied, wanted);
     assert_eq!(bench.texts("SELECT phase FROM relais_bulk_job"), ["RECONCILED"]);
+}
+
+#[tokio::test]
+async fn a_worker_keeps_a_job_whose_plan_took_longer_than_its_lease() {
+    let bench = Bench::new().await;
+    bench.enqueue(&[("a", "a1")]).await;
+    let lease = Duration::from_secs(60);
+    let mut relay = bulk_with_lease(&bench, "w", &RemoteTarget::new(), settings(), lease).await;
+    let keeper = relay.reader().keeper();
+    let fence = keeper.fence().clone();
+    let row_lane: i16 = bench.texts("SELECT lane FROM relais_outbox")[0].parse().unwrap();
+    let lane = keeper.usable().into_iter().find(|owned| owned.lane == row_lane).unwrap();
+    let plan = BulkLease::Plan { fence, job: Uuid::now_v7(), rows: vec![(1, lane)], lease };
+    let planned = bench.store.lease_bulk(plan).await.unwrap().unwrap();
+    let long_ago = Instant::now().checked_sub(2 * lease).unwrap();
+    bench.expire_leases();
+    let renewed = relay.renewed(&planned, long_ago).await.unwrap();
+    assert!(renewed.is_some_and(|asked_at| asked_at > long_ago), "no other worker took it");
+    bench.expire_leases();
+    let take = BulkLease::Take { destination: "d".into(), worker: "other".into(), lease };
+    assert!(bench.store.lease_bulk(take).await.unwrap().is_some());
+    assert_eq!(relay.renewed(&planned, long_ago).await.unwrap(), None);
 }

@@ -178,6 +178,25 @@ async fn a_worker_killed_during_any_call_leaves_a_job_that_another_ends() {
     }
 }
 
+#[tokio::test]
+async fn a_job_that_a_lost_worker_aborted_before_the_upload_is_ended_by_another() {
+    let (bench, remote) = faulty("upload", Fault::HangsBefore).await;
+    let mut first = bulk(&bench, "first", &remote, settings()).await;
+    run_until_hung(&mut first, &remote).await;
+    drop(first);
+    // As if it had been lost a moment earlier.
+    bench.sql("UPDATE relais_bulk_job SET phase = 'CREATED'");
+    bench.expire_leases();
+    remote.fault("abort", Fault::HangsAfter);
+    let mut second = bulk(&bench, "second", &remote, settings()).await;
+    run_until_hung(&mut second, &remote).await;
+    drop(second);
+    bench.expire_leases();
+    let mut successor = bulk(&bench, "successor", &remote, settings()).await;
+    drain_bulk(&bench, &mut successor).await;
+    assert_once(&bench, &remote, "aborted twice");
+}
+
 /// Returns three rows, and a target where `call` fails once.
 async fn faulty(call: &'static str, fault: Fault) -> (Bench, RemoteTarget) {
     let bench = Bench::new().await;

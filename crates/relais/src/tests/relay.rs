@@ -341,6 +341,33 @@ async fn losses_are_noted_on_what_is_sent_and_not_on_what_waits() {
 }
 
 #[tokio::test]
+async fn a_worker_that_leaves_does_not_release_the_lanes_of_suspects_it_has_not_sent() {
+    let bench = Bench::new().await;
+    let names: Vec<String> = (0..40).map(|n| format!("m{n}")).collect();
+    let messages: Vec<(&str, &str)> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
+    bench.enqueue(&messages).await;
+    let publisher = Script::new(&[]);
+    names.iter().for_each(|name| publisher.stick(name));
+    let mut lost = bench.relay("lost", &publisher).await;
+    lost.run_once().await.unwrap();
+    drop(lost);
+    bench.expire_leases();
+    // It sends ten of them and has the others in its queues.
+    let mut leaving = bench.relay("leaving", &publisher).await;
+    for _ in 0..3 {
+        leaving.run_once().await.unwrap();
+    }
+    leaving.stop(Duration::ZERO).await;
+    let next = bench.keeper(Scope::Outbox("d".into()), "next");
+    next.beat().await.unwrap();
+    let lanes = bench.texts("SELECT DISTINCT lane FROM relais_outbox").len();
+    assert_eq!(next.owned(), 64 - lanes, "they wait for the lease to expire");
+    bench.expire_leases();
+    next.beat().await.unwrap();
+    assert_eq!(next.take_unclean(&next.usable()).len(), lanes);
+}
+
+#[tokio::test]
 async fn stopping_releases_lanes_at_once_and_cleanly() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[]);
