@@ -315,7 +315,9 @@ fn limits(limits: &LimitKeys) -> String {
 fn breaker(breaker: &BreakerPolicy) -> String {
     let BreakerPolicy { window, failure_rate, open_for, .. } = *breaker;
     let open_for = show_duration(open_for);
-    format!("breaker opens at {failure_rate} % failures of the last {window} calls, for {open_for}")
+    format!(
+        "breaker opens at {failure_rate} % failures of the last {window} calls, for up to {open_for}"
+    )
 }
 
 fn retention(retention: &Retention) -> String {
