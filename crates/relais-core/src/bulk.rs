@@ -206,21 +206,6 @@ pub struct Advance {
     pub note: Option<String>,
 }
 
-/// A waiting row as far as planning a job needs it: without its payload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BulkCandidate {
-    /// The id of the row.
-    pub id: i64,
-    /// The lane of its key.
-    pub lane: i16,
-    /// The ordering key.
-    pub msg_key: String,
-    /// The id of the record at the target.
-    pub aggregate_id: String,
-    /// Workers that were lost while the row was in flight.
-    pub lost_workers: u32,
-}
-
 /// A change of the lease of a bulk job. Only database time decides.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]

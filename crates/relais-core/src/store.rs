@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     BoxFuture, async_trait,
-    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
     dead_letter::DeadLetterStore,
     delivery::Problem,
@@ -23,7 +23,7 @@ use crate::{
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
+    process::{FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
 };
@@ -50,18 +50,42 @@ pub struct Fetch {
     pub skip_ids: Vec<i64>,
     /// Most rows.
     pub limit: usize,
-    /// Most bytes of payloads: the rows end with the one that reaches them, so that the first row
-    /// comes however large it is. Rows with fewer bytes together were not cut by this.
-    pub bytes: usize,
+    /// The payloads to read. Inbox rows are not read without theirs.
+    pub payloads: Payloads,
+}
+
+impl Fetch {
+    /// A request for at most `limit` rows with their payloads, without rows to leave out.
+    pub fn new(scope: Scope, lanes: Vec<OwnedLane>, limit: usize) -> Self {
+        let payloads = Payloads::UpTo(usize::MAX);
+        Self { scope, lanes, skip_keys: Vec::new(), skip_ids: Vec::new(), limit, payloads }
+    }
+
+    /// Returns the bytes of payloads at which the rows of an inbox end.
+    pub fn inbox_bytes(&self) -> StoreResult<usize> {
+        let missing = || StoreError::invalid("inbox rows cannot be read without payloads");
+        self.payloads.bytes().ok_or_else(missing)
+    }
 }
 
 /// The part of the payloads that a read returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payloads {
-    /// The rows end with the one whose payload reaches this number of bytes.
+    /// The rows end with the one whose payload reaches this number of bytes, so that the first row comes
+    /// however large it is. Rows with fewer bytes together were not cut by this.
     UpTo(usize),
-    /// Rows come with empty payloads, however large these are.
+    /// Rows come with empty payloads, and those of the outbox without headers, however large these are.
     Omitted,
+}
+
+impl Payloads {
+    /// Returns the number of bytes at which the rows end, if payloads are read.
+    pub fn bytes(self) -> Option<usize> {
+        match self {
+            Self::UpTo(bytes) => Some(bytes),
+            Self::Omitted => None,
+        }
+    }
 }
 
 /// Numbers that [`Store::changes`] returns.
@@ -86,6 +110,27 @@ pub struct IdRange {
     pub first: i64,
     /// The highest id.
     pub last: i64,
+}
+
+/// A search for work in the outbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkQuery {
+    /// Ids whose rows are new to the caller.
+    pub new_ids: Vec<IdRange>,
+    /// Most rows of each range.
+    pub rows_max: usize,
+    /// Destinations to search for due rows.
+    pub destinations: Vec<String>,
+}
+
+/// Work that [`Store::find_work`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutboxWork {
+    /// The visible rows with the new ids, lowest ids of each range first.
+    pub arrivals: Vec<OutboxArrival>,
+    /// Those of the destinations that may have due rows: fresh ones, or rows whose time has come. Rows of
+    /// blocked keys count too.
+    pub destinations: Vec<String>,
 }
 
 /// An outbox row that has become visible.
@@ -186,14 +231,9 @@ pub trait Store: Send + Sync {
     /// cheap enough to ask a hundred times a second. Rows may become visible a moment later.
     async fn changes(&self) -> StoreResult<Changes>;
 
-    /// Returns the visible outbox rows with ids in these ranges: at most `limit` of each range, lowest ids
-    /// first.
-    async fn arrivals(&self, ranges: Vec<IdRange>, limit: usize)
-    -> StoreResult<Vec<OutboxArrival>>;
-
-    /// Returns those of the destinations that may have due rows: fresh ones, or rows whose time has come.
-    /// Rows of blocked keys count too. Cheap enough for once a second and a thousand destinations.
-    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>>;
+    /// Finds the outbox rows of new ids, and destinations with due rows. Cheap enough for once a second and
+    /// a thousand destinations.
+    async fn find_work(&self, query: WorkQuery) -> StoreResult<OutboxWork>;
 
     // ---- lanes --------------------------------------------------------------------------------
 
@@ -262,9 +302,6 @@ pub trait Store: Send + Sync {
 
     // ---- bulk jobs ----------------------------------------------------------------------------
 
-    /// Returns the rows that [`Store::fetch_outbox`] returns for this fetch, however large, without payloads.
-    async fn bulk_candidates(&self, fetch: Fetch) -> StoreResult<Vec<BulkCandidate>>;
-
     /// Plans, takes, renews or gives back a bulk job. Returns the job if the worker holds it now.
     async fn lease_bulk(&self, lease: BulkLease) -> StoreResult<Option<JobTakeover>>;
 
@@ -294,9 +331,6 @@ pub trait Store: Send + Sync {
 
     /// Returns each process as it is now, in the order asked for.
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>>;
-
-    /// Carries out a change in a transaction of its own, without an inbox row.
-    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome>;
 
     /// Turns at most `limit` due timers of the owner into inbox rows of its inbox
     /// ([`TIMER_FIRED`](crate::process::TIMER_FIRED), message id `timer:<id>`, with a random end where that

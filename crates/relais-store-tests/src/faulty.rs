@@ -13,7 +13,7 @@ use std::{
 
 use relais_core::{
     async_trait,
-    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::{Control, ControlOrder},
     dead_letter::{DeadLetterStore, DecisionResult, OperatorDecision},
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
@@ -24,12 +24,12 @@ use relais_core::{
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{Cleaned, CleanupMode, Overview, ParkedKey, Retention, SerdeErrors},
+    query::{Cleaned, CleanupMode, Overview, Retention, SerdeErrors},
     repair::{Mode, Repair, ReprocessOutcome},
     report::{Report, ReportUpdate},
     store::{
-        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, RowMark, Settled, Store,
-        StoreDriver, StoreError, StoreFuture, StoreResult,
+        Changes, Fetch, Migrated, OutboxWork, Payloads, RowMark, Settled, Store, StoreDriver,
+        StoreError, StoreFuture, StoreResult, WorkQuery,
     },
 };
 use uuid::Uuid;
@@ -130,6 +130,10 @@ impl Store for FaultyStore {
 
     async fn fetch_outbox(&self, fetch: Fetch) -> StoreResult<Vec<OutboxRow>> {
         let mut rows = self.store.fetch_outbox(fetch.clone()).await?;
+        if fetch.payloads == Payloads::Omitted {
+            // They are read to plan a bulk job, not to be delivered.
+            return Ok(rows);
+        }
         match self.bug {
             PlantedBug::MarkFirst => self.mark(&fetch, &rows).await?,
             PlantedBug::NoKeyGuard => {
@@ -193,8 +197,7 @@ impl Store for FaultyStore {
         migrate() -> Migrated;
         check() -> ();
         changes() -> Changes;
-        arrivals(ranges: Vec<IdRange>, limit: usize) -> Vec<OutboxArrival>;
-        destinations_with_work(destinations: Vec<String>) -> Vec<String>;
+        find_work(query: WorkQuery) -> OutboxWork;
         renew_lease(renewal: LeaseRenewal) -> i64;
         release_lanes(fence: Fence, release: LaneRelease) -> ();
         positions(source: String) -> Vec<SourcePosition>;
@@ -203,12 +206,10 @@ impl Store for FaultyStore {
         enqueue(messages: Vec<NewMessage>) -> Vec<i64>;
         mark_rows(mark: RowMark) -> Settled;
         controls() -> Vec<Control>;
-        bulk_candidates(fetch: Fetch) -> Vec<BulkCandidate>;
         lease_bulk(lease: BulkLease) -> Option<JobTakeover>;
         advance_bulk(fence: JobFence, advance: Advance) -> bool;
         bulk_rows(job: Uuid, after: i64, limit: usize, payloads: Payloads) -> Vec<OutboxRow>;
         load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
-        change_process(change: Change) -> ChangeOutcome;
         fire_timers(owner: TimerOwner, limit: usize) -> FiredTimers;
         cleanup(retention: Retention, mode: CleanupMode) -> Cleaned;
         report(update: ReportUpdate) -> ();
@@ -270,7 +271,6 @@ impl Inspect for FaultyStore {
         page(query: PageQuery) -> PageRows;
         get(table: MessageTable, id: String) -> Option<MessageRow>;
         trail(message_id: String) -> Trail;
-        parked_keys(limit: usize) -> Vec<ParkedKey>;
         ids_between(kind: IdKind, low: Uuid, high: Uuid) -> Vec<Uuid>;
         reports() -> Vec<Report>;
     }
@@ -281,6 +281,7 @@ impl DeadLetterStore for FaultyStore {
         decide(decision: OperatorDecision) -> DecisionResult;
         undecodable_rows(filter: SerdeErrors) -> Vec<i64>;
         reprocess(row: i64, repair: Repair, mode: Mode) -> ReprocessOutcome;
+        change_process(change: Change) -> ChangeOutcome;
         control(order: ControlOrder) -> bool;
     }
 }

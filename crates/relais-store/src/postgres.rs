@@ -55,18 +55,18 @@ use std::{fmt, sync::Arc};
 use deadpool_postgres::Pool;
 use relais_core::{
     async_trait,
-    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
+    process::{FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, RowMark, Settled, Store,
-        StoreError, StoreResult,
+        Changes, Fetch, Migrated, OutboxWork, Payloads, RowMark, Settled, Store, StoreError,
+        StoreResult, WorkQuery,
     },
 };
 use uuid::Uuid;
@@ -199,21 +199,10 @@ impl Store for PostgresStore {
         self.run_lease((), |client, _, ()| Box::pin(check::changes(client))).await
     }
 
-    async fn arrivals(
-        &self,
-        ranges: Vec<IdRange>,
-        limit: usize,
-    ) -> StoreResult<Vec<OutboxArrival>> {
-        self.run_lease((ranges, limit), |client, _, (ranges, limit)| {
-            Box::pin(check::arrivals(client, ranges, *limit))
-        })
-        .await
-    }
-
-    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>> {
-        let marks = self.shared.marks.for_search(&destinations);
-        self.run_lease((destinations, marks), |client, _, (destinations, marks)| {
-            Box::pin(check::destinations_with_work(client, destinations, marks))
+    async fn find_work(&self, query: WorkQuery) -> StoreResult<OutboxWork> {
+        let marks = self.shared.marks.for_search(&query.destinations);
+        self.run_lease((query, marks), |client, _, (query, marks)| {
+            Box::pin(check::find_work(client, query, marks))
         })
         .await
     }
@@ -301,13 +290,6 @@ impl Store for PostgresStore {
         self.run_lease((), |client, _, ()| Box::pin(control::controls(client))).await
     }
 
-    async fn bulk_candidates(&self, fetch: Fetch) -> StoreResult<Vec<BulkCandidate>> {
-        self.run(fetch, |client, shared, fetch| {
-            Box::pin(outbox::candidates(client, &shared.marks, fetch))
-        })
-        .await
-    }
-
     async fn lease_bulk(&self, lease: BulkLease) -> StoreResult<Option<JobTakeover>> {
         if matches!(lease, BulkLease::Plan { .. }) {
             return self.run(lease, |client, _, lease| Box::pin(bulk::lease(client, lease))).await;
@@ -348,10 +330,6 @@ impl Store for PostgresStore {
 
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>> {
         self.run(wanted, |client, _, wanted| Box::pin(process::load(client, wanted))).await
-    }
-
-    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome> {
-        self.run(change, |client, _, change| Box::pin(process::change(client, change))).await
     }
 
     async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<FiredTimers> {

@@ -41,18 +41,18 @@ use std::{
 
 use relais_core::{
     async_trait,
-    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
+    process::{FiredTimers, Process, ProcessRef, TimerOwner},
     query::{Cleaned, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, RowMark, Settled, Store,
-        StoreError, StoreResult,
+        Changes, Fetch, Migrated, OutboxWork, Payloads, RowMark, Settled, Store, StoreError,
+        StoreResult, WorkQuery,
     },
 };
 use rusqlite::{Connection, Transaction};
@@ -177,16 +177,8 @@ impl Store for SqliteStore {
         self.inner.watcher.read(check::changes).await
     }
 
-    async fn arrivals(
-        &self,
-        ranges: Vec<IdRange>,
-        limit: usize,
-    ) -> StoreResult<Vec<OutboxArrival>> {
-        self.inner.watcher.read(move |db| check::arrivals(db, &ranges, limit)).await
-    }
-
-    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>> {
-        self.inner.watcher.read(move |db| check::destinations_with_work(db, &destinations)).await
+    async fn find_work(&self, query: WorkQuery) -> StoreResult<OutboxWork> {
+        self.inner.watcher.read(move |db| check::find_work(db, &query)).await
     }
 
     async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64> {
@@ -250,10 +242,6 @@ impl Store for SqliteStore {
         self.inner.watcher.read(control::controls).await
     }
 
-    async fn bulk_candidates(&self, fetch: Fetch) -> StoreResult<Vec<BulkCandidate>> {
-        self.fetch(move |db, marks| outbox::candidates(db, marks, &fetch)).await
-    }
-
     async fn lease_bulk(&self, lease: BulkLease) -> StoreResult<Option<JobTakeover>> {
         self.writer().run_to_end(move |tx| bulk::lease(tx, lease)).await
     }
@@ -282,10 +270,6 @@ impl Store for SqliteStore {
 
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>> {
         self.readers().read(move |db| process::load(db, &wanted)).await
-    }
-
-    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome> {
-        self.writer().run(move |tx| process::change_one(tx, &change)).await
     }
 
     async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<FiredTimers> {

@@ -2,6 +2,7 @@
 
 use relais_core::{
     dead_letter::Resolution,
+    inspect::InspectExt,
     outbox::OutboxFate,
     process::{Change, Process, ProcessStatus, TimerChange},
     query::{Cleaned, CleanupMode, Retention},

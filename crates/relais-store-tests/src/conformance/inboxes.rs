@@ -3,6 +3,7 @@
 use relais_core::{
     dead_letter::Resolution,
     inbox::{Accepted, InboxFate, NewInbox, in_inbox},
+    inspect::InspectExt,
     lane::Scope,
     query::Count,
     store::RowMark,

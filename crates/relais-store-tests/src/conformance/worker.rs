@@ -87,14 +87,7 @@ impl Worker {
     }
 
     pub(super) fn fetch(&self, limit: usize) -> Fetch {
-        Fetch {
-            scope: self.fence.scope.clone(),
-            lanes: self.lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit,
-            bytes: usize::MAX,
-        }
+        Fetch::new(self.fence.scope.clone(), self.lanes.clone(), limit)
     }
 
     /// Outbox rows this worker may work on now.

@@ -133,10 +133,7 @@ pub(super) async fn rows_of(
     payloads: Payloads,
 ) -> Result<Vec<OutboxRow>, Failure> {
     let statement = client.prepare_cached(sql!("bulk_rows")).await?;
-    let bytes = match payloads {
-        Payloads::UpTo(bytes) => Some(row::count(bytes)),
-        Payloads::Omitted => None,
-    };
+    let bytes = payloads.bytes().map(row::count);
     let values: [Value<'_>; 4] = [&job.to_string(), &after, &row::count(limit), &bytes];
     row::each(client, &statement, &values, row::outbox_row).await
 }

@@ -14,6 +14,7 @@ use relais_core::{
     inbox::InboxStatus,
     json,
     outbox::OnDeadLetter,
+    process::{Change, ChangeOutcome},
     query::SerdeErrors,
     repair::{Mode, Repair, ReprocessOutcome},
     store::{StoreError, StoreResult},
@@ -22,7 +23,9 @@ use relais_core::{
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::{PostgresStore, control, error::Failure, outbox, repair, row, session::Client};
+use super::{
+    PostgresStore, control, error::Failure, outbox, process, repair, row, session::Client,
+};
 
 #[async_trait]
 impl DeadLetterStore for PostgresStore {
@@ -45,6 +48,10 @@ impl DeadLetterStore for PostgresStore {
             Box::pin(repair::repair(client, row, repair, mode))
         })
         .await
+    }
+
+    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome> {
+        self.run(change, |client, _, change| Box::pin(process::change(client, change))).await
     }
 
     async fn control(&self, order: ControlOrder) -> StoreResult<bool> {

@@ -57,7 +57,7 @@ async fn read(
     let statement = client.prepare_cached(sql!("fetch_inbox")).await?;
     let decisions = client.prepare_cached(sql!("decisions")).await?;
     let Fetch { skip_keys, skip_ids, .. } = fetch;
-    let bytes = row::count(fetch.bytes);
+    let bytes = row::count(fetch.inbox_bytes()?);
     let inbox = fetch.scope.inbox().unwrap_or_default();
     let values: [Value<'_>; 7] = [&lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes, &inbox];
     let mut seen = Vec::new();

@@ -11,7 +11,7 @@ use relais_core::{
         IDS_MAX, IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription,
         Trail,
     },
-    query::{Overview, PAGE_MAX, ParkedKey},
+    query::{Overview, PAGE_MAX},
     report::{REPORT_VALID, REPORTS_MAX, Report},
     store::StoreResult,
 };
@@ -24,9 +24,6 @@ use super::{
     row::{self, Micros},
     session::Client,
 };
-
-/// Most open rows that are read to count those behind parked keys; of each destination, fresh and waiting.
-const BACKLOG_SCAN_MAX: i64 = 100_000;
 
 #[async_trait]
 impl Inspect for PostgresStore {
@@ -51,10 +48,6 @@ impl Inspect for PostgresStore {
     async fn trail(&self, message_id: String) -> StoreResult<Trail> {
         self.run_other(message_id, |client, _, message_id| Box::pin(trail(client, message_id)))
             .await
-    }
-
-    async fn parked_keys(&self, limit: usize) -> StoreResult<Vec<ParkedKey>> {
-        self.run_other(limit, |client, _, limit| Box::pin(parked_keys(client, *limit))).await
     }
 
     async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>> {
@@ -138,22 +131,6 @@ async fn trail(client: &Client<'_>, message_id: &str) -> Result<Trail, Failure> 
 
 fn all<T>(rows: &[Row], read: fn(&Row) -> row::Read<T>) -> Result<Vec<T>, Failure> {
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
-}
-
-async fn parked_keys(client: &Client<'_>, limit: usize) -> Result<Vec<ParkedKey>, Failure> {
-    let limit = row::count(limit.min(PAGE_MAX));
-    let rows = client.query(sql!("parked_keys"), &[&limit, &BACKLOG_SCAN_MAX]).await?;
-    let read = |row: &Row| {
-        Ok(ParkedKey {
-            origin: row::known(row, "origin")?,
-            destination: Some(row.get("destination")).filter(|name: &String| !name.is_empty()),
-            msg_key: row.get("msg_key"),
-            parked_at: row::time(row, "parked_at")?,
-            dead_letter_id: row.get("dead_letter_id"),
-            backlog: row::amount_in(row, "backlog")?,
-        })
-    };
-    rows.iter().map(read).collect()
 }
 
 async fn reports(client: &Client<'_>) -> Result<Vec<Report>, Failure> {

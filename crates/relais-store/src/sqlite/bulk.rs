@@ -68,10 +68,7 @@ pub(super) fn rows_of(
     rows: usize,
     payloads: Payloads,
 ) -> Result<Vec<OutboxRow>, StoreError> {
-    let bytes = match payloads {
-        Payloads::UpTo(bytes) => Some(limit(bytes)),
-        Payloads::Omitted => None,
-    };
+    let bytes = payloads.bytes().map(limit);
     let params = (job.to_string(), after, limit(rows), bytes);
     all(db, include_str!("sql/bulk_rows.sql"), params, |c| c.outbox())
 }

@@ -138,7 +138,7 @@ pub(super) fn fetch(
     fetch: &Fetch,
 ) -> Result<Vec<InboxRow>, StoreError> {
     let (skip_keys, skip_ids) = (json_array(&fetch.skip_keys), json_array(&fetch.skip_ids));
-    let (inbox, bytes) = (fetch.scope.inbox().unwrap_or_default(), limit(fetch.bytes));
+    let (inbox, bytes) = (fetch.scope.inbox().unwrap_or_default(), limit(fetch.inbox_bytes()?));
     let advance = include_str!("sql/advance_inbox_mark.sql");
     marks.fetch(db, fetch, Place { origin: "inbox", destination: inbox, advance }, |from| {
         let (lanes, rows) = (lane_bits(&fetch.lanes), limit(fetch.limit));

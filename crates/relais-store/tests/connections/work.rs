@@ -37,14 +37,7 @@ pub(crate) async fn deliver(store: &PostgresStore, destination: &str, messages: 
         let id = Uuid::new_v4();
         let message = NewMessage::new(id, ("Order", &key), "Placed", destination, "{}".into());
         store.enqueue(vec![message]).await.unwrap();
-        let fetch = Fetch {
-            scope: scope.clone(),
-            lanes: lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: 100,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(scope.clone(), lanes.clone(), 100);
         let rows = store.fetch_outbox(fetch).await.unwrap();
         let epoch = |lane| lanes.iter().find(|owned| owned.lane == lane).unwrap().epoch;
         let settlements = rows.iter().map(|row| OutboxSettlement {

@@ -70,14 +70,7 @@ impl Bed {
     }
 
     pub(crate) async fn fetch(&self, lanes: &[OwnedLane]) -> Vec<OutboxRow> {
-        let fetch = Fetch {
-            scope: outbox(),
-            lanes: lanes.to_vec(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: 100,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(outbox(), lanes.to_vec(), 100);
         self.store.fetch_outbox(fetch).await.unwrap()
     }
 

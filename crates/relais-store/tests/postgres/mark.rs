@@ -114,14 +114,7 @@ async fn move_the_mark_of_the_inbox(bed: &Bed, lanes: &[OwnedLane]) {
 }
 
 fn inbox(lanes: &[OwnedLane]) -> Fetch {
-    Fetch {
-        scope: Scope::Inbox,
-        lanes: lanes.to_vec(),
-        skip_keys: Vec::new(),
-        skip_ids: Vec::new(),
-        limit: 100,
-        bytes: usize::MAX,
-    }
+    Fetch::new(Scope::Inbox, lanes.to_vec(), 100)
 }
 
 #[tokio::test]
@@ -218,14 +211,7 @@ async fn due_rows_of_one_key_come_in_order_however_small_the_limit() {
          next_attempt_at = now() - CASE id WHEN {first} THEN interval '1 s' ELSE interval '9 s' END"
     );
     bed.raw.batch_execute(&due).await.unwrap();
-    let fetch = Fetch {
-        scope: outbox(),
-        lanes: lanes.clone(),
-        skip_keys: Vec::new(),
-        skip_ids: Vec::new(),
-        limit: 1,
-        bytes: usize::MAX,
-    };
+    let fetch = Fetch::new(outbox(), lanes.clone(), 1);
     assert_eq!(bed.store.fetch_outbox(fetch).await.unwrap()[0].id, first);
     assert_eq!(bed.ids(&lanes).await, [first, second]);
 }

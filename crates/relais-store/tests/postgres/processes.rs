@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use relais_core::{
+    dead_letter::DeadLetterStore,
     inbox::{InboxFate, InboxRow, InboxSettlement},
     inspect::InspectExt,
     lane::{OwnedLane, Scope},
@@ -90,14 +91,7 @@ impl Worker {
         let arrivals = (0..rows).map(|n| arrival(&format!("m-{n}"))).collect();
         bed.store.accept(arrivals, Vec::new()).await.unwrap();
         let lanes = bed.lease(Scope::Inbox, "w1").await;
-        let fetch = Fetch {
-            scope: Scope::Inbox,
-            lanes: lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: 100,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(Scope::Inbox, lanes.clone(), 100);
         let rows = bed.store.fetch_inbox(fetch).await.unwrap();
         Self { lanes, rows }
     }

@@ -265,14 +265,7 @@ impl<'a> FaultRun<'a> {
         if self.lanes.is_empty() {
             self.lanes = self.lease().await;
         }
-        let fetch = Fetch {
-            scope: Scope::Inbox,
-            lanes: self.lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: ROWS_MAX,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(Scope::Inbox, self.lanes.clone(), ROWS_MAX);
         let rows = self.store.fetch_inbox(fetch).await.expect("the store fetches");
         let mut row = rows.into_iter().find(|row| is(row, message))?;
         // Stored once and never changed, so handlers may use it; but it is another in each run.
