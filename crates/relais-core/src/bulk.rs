@@ -242,7 +242,7 @@ pub enum CallProblem {
 
 /// A part of an upload, and the rows that are not in it.
 #[derive(Debug, Default)]
-pub struct Encoded {
+pub struct EncodedRows {
     /// Empty if it has no row.
     pub body: Vec<u8>,
     /// Number of rows in the body.
@@ -261,8 +261,11 @@ pub trait BulkTarget: Send + Sync {
     /// Encodes the next part of an upload that has `bytes_before` bytes so far, with fresh data.
     /// Each row is either in it or left out with a delivery. No two rows of one job have the same
     /// key or external id, so that parts are independent.
-    async fn encode(&self, rows: &[OutboxRow], bytes_before: usize)
-    -> Result<Encoded, CallProblem>;
+    async fn encode(
+        &self,
+        rows: &[OutboxRow],
+        bytes_before: usize,
+    ) -> Result<EncodedRows, CallProblem>;
 
     /// Creates an empty job. Returns its id.
     async fn create(&self) -> Result<String, CallProblem>;

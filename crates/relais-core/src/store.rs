@@ -18,13 +18,13 @@ use crate::{
     control::Control,
     dead_letter::DeadLetterStore,
     delivery::Problem,
-    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     inspect::Inspect,
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{Cleaned, CleanupMode, Retention},
+    query::{CleanupCounts, CleanupMode, Retention},
     report::ReportUpdate,
 };
 
@@ -144,7 +144,7 @@ pub struct OutboxArrival {
 
 /// Numbers of rows that a settlement reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Settled {
+pub struct SettleOutcome {
     /// Rows that were settled.
     pub settled: u64,
     /// Refused by the fence, or no longer open: another worker or an operator was faster.
@@ -190,7 +190,7 @@ impl OutOfOrder {
 
 /// The result of a migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Migrated {
+pub struct MigrationOutcome {
     /// The version before.
     pub from: i64,
     /// The version afterwards.
@@ -221,7 +221,7 @@ pub trait Store: Send + Sync {
     // ---- schema -------------------------------------------------------------------------------
 
     /// Brings the schema up to date. Safe against other nodes and interruption.
-    async fn migrate(&self) -> StoreResult<Migrated>;
+    async fn migrate(&self) -> StoreResult<MigrationOutcome>;
 
     /// Fails, with the next step for the operator, on wrong versions, unsafe durability, missing privileges
     /// and a schema that does not fit this program. Changes nothing.
@@ -257,7 +257,7 @@ pub trait Store: Send + Sync {
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreResult<Vec<Accepted>>;
+    ) -> StoreResult<Vec<AcceptOutcome>>;
 
     /// Returns the stored positions of a source, by partition.
     async fn positions(&self, source: String) -> StoreResult<Vec<SourcePosition>>;
@@ -268,7 +268,11 @@ pub trait Store: Send + Sync {
 
     /// Settles rows whose lane epoch is still current, all in one transaction with the messages and
     /// dead letters that follow from them.
-    async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled>;
+    async fn settle_inbox(
+        &self,
+        fence: Fence,
+        rows: Vec<InboxSettlement>,
+    ) -> StoreResult<SettleOutcome>;
 
     // ---- outbox -------------------------------------------------------------------------------
 
@@ -288,13 +292,13 @@ pub trait Store: Send + Sync {
         &self,
         fence: Fence,
         rows: Vec<OutboxSettlement>,
-    ) -> StoreResult<Settled>;
+    ) -> StoreResult<SettleOutcome>;
 
     // ---- quarantine and pauses ----------------------------------------------------------------
 
     /// Marks rows without settling them. Returns how many were marked, and how many were refused because
     /// their lane is lost.
-    async fn mark_rows(&self, mark: RowMark) -> StoreResult<Settled>;
+    async fn mark_rows(&self, mark: RowMark) -> StoreResult<SettleOutcome>;
 
     /// Returns every control, by kind and name; at most [`CONTROLS_MAX`](crate::control::CONTROLS_MAX).
     /// Cheap enough for once a second.
@@ -325,7 +329,7 @@ pub trait Store: Send + Sync {
         &self,
         fence: JobFence,
         rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreResult<Settled>;
+    ) -> StoreResult<SettleOutcome>;
 
     // ---- processes ----------------------------------------------------------------------------
 
@@ -341,7 +345,7 @@ pub trait Store: Send + Sync {
     // ---- upkeep -------------------------------------------------------------------------------
 
     /// Removes, or counts, finished rows past their retention.
-    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<Cleaned>;
+    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<CleanupCounts>;
 
     /// Replaces or removes the report of a process, and removes expired ones.
     async fn report(&self, update: ReportUpdate) -> StoreResult<()>;

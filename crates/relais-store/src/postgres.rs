@@ -57,16 +57,16 @@ use relais_core::{
     async_trait,
     bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
-    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{Cleaned, CleanupMode, Retention},
+    query::{CleanupCounts, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, Migrated, OutboxWork, Payloads, RowMark, Settled, Store, StoreError,
-        StoreResult, WorkQuery,
+        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
+        StoreError, StoreResult, WorkQuery,
     },
 };
 use uuid::Uuid;
@@ -74,7 +74,7 @@ use uuid::Uuid;
 #[cfg(feature = "sqlx-postgres")]
 pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
 use self::{
-    accept::DuplicateHint, check::Durability, cleanup::Places, connect::Connected,
+    accept::DuplicateHint, check::Durability, cleanup::Places, connect::StoreConnections,
     low_water_mark::Marks, pools::Pools, session::Sessions,
 };
 pub use self::{
@@ -91,12 +91,12 @@ use crate::Script;
 #[derive(Clone)]
 pub struct PostgresStore {
     pools: Arc<Pools>,
-    shared: Arc<Shared>,
+    shared: Arc<StoreState>,
     scripts: &'static [Script],
 }
 
 /// State that the methods keep between calls; all of it can be lost without harm.
-struct Shared {
+struct StoreState {
     durability: Durability,
     marks: Arc<Marks>,
     sessions: Arc<Sessions>,
@@ -145,12 +145,12 @@ impl PostgresStore {
         Ok(Self::new(connected, &options, Arc::default()))
     }
 
-    fn new(connected: Connected, options: &PostgresOptions, marks: Arc<Marks>) -> Self {
+    fn new(connected: StoreConnections, options: &PostgresOptions, marks: Arc<Marks>) -> Self {
         let durability =
             if options.unsafe_durability { Durability::Waived } else { Durability::Required };
         let (duplicates, places) = Default::default();
-        let Connected { pools, sessions, warnings } = connected;
-        let shared = Shared { durability, marks, sessions, warnings, duplicates, places };
+        let StoreConnections { pools, sessions, warnings } = connected;
+        let shared = StoreState { durability, marks, sessions, warnings, duplicates, places };
         Self { pools: Arc::new(pools), shared: Arc::new(shared), scripts: SCRIPTS }
     }
 
@@ -181,7 +181,7 @@ impl fmt::Debug for PostgresStore {
 
 #[async_trait]
 impl Store for PostgresStore {
-    async fn migrate(&self) -> StoreResult<Migrated> {
+    async fn migrate(&self) -> StoreResult<MigrationOutcome> {
         self.run_other(self.scripts, |client, _, scripts| {
             Box::pin(migrate::migrate(client, scripts))
         })
@@ -226,7 +226,7 @@ impl Store for PostgresStore {
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreResult<Vec<Accepted>> {
+    ) -> StoreResult<Vec<AcceptOutcome>> {
         self.run((messages, positions), |client, shared, (messages, positions)| {
             Box::pin(accept::accept(client, &shared.duplicates, messages, positions))
         })
@@ -244,7 +244,11 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled> {
+    async fn settle_inbox(
+        &self,
+        fence: Fence,
+        rows: Vec<InboxSettlement>,
+    ) -> StoreResult<SettleOutcome> {
         self.run((fence, rows), |client, _, (fence, rows)| {
             Box::pin(inbox::settle(client, fence, rows))
         })
@@ -266,14 +270,14 @@ impl Store for PostgresStore {
         &self,
         fence: Fence,
         rows: Vec<OutboxSettlement>,
-    ) -> StoreResult<Settled> {
+    ) -> StoreResult<SettleOutcome> {
         self.run((fence, rows), |client, _, (fence, rows)| {
             Box::pin(outbox::settle(client, fence, rows))
         })
         .await
     }
 
-    async fn mark_rows(&self, mark: RowMark) -> StoreResult<Settled> {
+    async fn mark_rows(&self, mark: RowMark) -> StoreResult<SettleOutcome> {
         self.run(mark, |client, _, mark| match mark {
             RowMark::LostWorker { fence, rows } => {
                 Box::pin(quarantine::note_loss(client, fence, rows))
@@ -321,7 +325,7 @@ impl Store for PostgresStore {
         &self,
         fence: JobFence,
         rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreResult<Settled> {
+    ) -> StoreResult<SettleOutcome> {
         self.run((fence, rows), |client, _, (fence, rows)| {
             Box::pin(bulk::settle(client, fence, rows))
         })
@@ -339,7 +343,7 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<Cleaned> {
+    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<CleanupCounts> {
         self.run_other((retention, mode), |client, shared, (retention, mode)| {
             Box::pin(cleanup::cleanup(client, &shared.places, retention, *mode))
         })

@@ -43,16 +43,16 @@ use relais_core::{
     async_trait,
     bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
-    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{Cleaned, CleanupMode, Retention},
+    query::{CleanupCounts, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, Migrated, OutboxWork, Payloads, RowMark, Settled, Store, StoreError,
-        StoreResult, WorkQuery,
+        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
+        StoreError, StoreResult, WorkQuery,
     },
 };
 use rusqlite::{Connection, Transaction};
@@ -164,7 +164,7 @@ impl SqliteStore {
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn migrate(&self) -> StoreResult<Migrated> {
+    async fn migrate(&self) -> StoreResult<MigrationOutcome> {
         migrate::migrate(self.writer(), self.scripts).await
     }
 
@@ -197,7 +197,7 @@ impl Store for SqliteStore {
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreResult<Vec<Accepted>> {
+    ) -> StoreResult<Vec<AcceptOutcome>> {
         self.writer().run(move |tx| inbox::accept(tx, &messages, &positions)).await
     }
 
@@ -209,7 +209,11 @@ impl Store for SqliteStore {
         self.fetch(move |db, marks| inbox::fetch(db, marks, &fetch)).await
     }
 
-    async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled> {
+    async fn settle_inbox(
+        &self,
+        fence: Fence,
+        rows: Vec<InboxSettlement>,
+    ) -> StoreResult<SettleOutcome> {
         self.writer().run(move |tx| inbox::settle(tx, &fence, &rows)).await
     }
 
@@ -225,11 +229,11 @@ impl Store for SqliteStore {
         &self,
         fence: Fence,
         rows: Vec<OutboxSettlement>,
-    ) -> StoreResult<Settled> {
+    ) -> StoreResult<SettleOutcome> {
         self.writer().run(move |tx| outbox::settle(tx, &fence, &rows)).await
     }
 
-    async fn mark_rows(&self, mark: RowMark) -> StoreResult<Settled> {
+    async fn mark_rows(&self, mark: RowMark) -> StoreResult<SettleOutcome> {
         let run = move |tx: &Transaction<'_>| match &mark {
             RowMark::LostWorker { fence, rows } => quarantine::note(tx, fence, rows),
             RowMark::EndQuarantine { fence, lanes } => quarantine::end(tx, fence, lanes),
@@ -264,7 +268,7 @@ impl Store for SqliteStore {
         &self,
         fence: JobFence,
         rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreResult<Settled> {
+    ) -> StoreResult<SettleOutcome> {
         self.writer().run(move |tx| bulk::settle(tx, &fence, &rows)).await
     }
 
@@ -276,7 +280,7 @@ impl Store for SqliteStore {
         process::fire_timers(self, owner, limit).await
     }
 
-    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<Cleaned> {
+    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<CleanupCounts> {
         match mode {
             CleanupMode::Remove { rows_max } => {
                 self.writer().run(move |tx| cleanup::cleanup(tx, &retention, rows_max)).await

@@ -3,7 +3,7 @@
 //! `cargo run -p relais --features sqlite --example own_source`
 
 use relais::{
-    Accepted, App, NewInbox, Received, Source, SourceBatch, SourceError, async_trait, sqlite,
+    AcceptOutcome, App, NewInbox, Received, Source, SourceBatch, SourceError, async_trait, sqlite,
 };
 use relais_testkit::{Database, scratch};
 use rusqlite::Transaction;
@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Reads messages from a channel, each with the place where its sender waits for the answer.
 struct ChannelSource {
-    posted: mpsc::Receiver<(NewInbox, oneshot::Sender<Accepted>)>,
-    unanswered: Option<oneshot::Sender<Accepted>>,
+    posted: mpsc::Receiver<(NewInbox, oneshot::Sender<AcceptOutcome>)>,
+    unanswered: Option<oneshot::Sender<AcceptOutcome>>,
 }
 
 #[async_trait]
@@ -24,7 +24,7 @@ impl Source for ChannelSource {
     }
 
     /// The batch is committed: only now may its sender forget it.
-    async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         if let Some(answer) = self.unanswered.take() {
             let _ = answer.send(accepted[0]); // the sender may have stopped
         }

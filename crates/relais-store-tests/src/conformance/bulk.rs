@@ -49,7 +49,10 @@ impl Held {
         fence_of(&self.job)
     }
 
-    pub(super) async fn settle(&self, rows: Vec<(i64, OutboxFate)>) -> relais_core::store::Settled {
+    pub(super) async fn settle(
+        &self,
+        rows: Vec<(i64, OutboxFate)>,
+    ) -> relais_core::store::SettleOutcome {
         self.worker.store.settle_bulk(self.fence(), rows).await.expect("settle")
     }
 

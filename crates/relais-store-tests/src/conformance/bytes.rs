@@ -5,7 +5,7 @@ use relais_core::{
     inspect::InspectExt,
     message::{Headers, NewMessage},
     outbox::{OutboxFate, OutboxRow},
-    repair::{Identity, Mode, Repair, ReprocessOutcome, Rewritten},
+    repair::{Identity, Mode, Repair, ReprocessOutcome, RewrittenRow},
     store::{Fetch, Payloads},
 };
 
@@ -122,7 +122,7 @@ pub async fn raw_bytes_of_a_repaired_row_count(f: &dyn Fixture) {
     let garbage = vec![0xff; 3_000];
     f.store().accept(vec![undecodable("m1", &garbage)], Vec::new()).await.expect("accept");
     let row = f.store().find_inbox("m1".into()).await.expect("find").expect("the row");
-    let rewritten = Rewritten {
+    let rewritten = RewrittenRow {
         message_id: "m1".into(),
         identity: Identity::Promised,
         msg_key: "k".into(),

@@ -11,7 +11,7 @@ use relais_core::{
     bulk::{Advance, BulkJob, BulkLease, JobFence, JobTakeover},
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    store::{Payloads, Settled},
+    store::{Payloads, SettleOutcome},
     text,
 };
 use uuid::Uuid;
@@ -142,7 +142,7 @@ pub(super) async fn settle(
     client: &mut Client<'_>,
     fence: &JobFence,
     rows: &[(i64, OutboxFate)],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     // The form in which `outbox` sorts fates; the job's fence stands for the lane's.
     let unfenced = |(id, fate): &(i64, OutboxFate)| OutboxSettlement {
         id: *id,

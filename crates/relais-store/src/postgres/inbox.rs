@@ -10,7 +10,7 @@ use relais_core::{
     lane::Fence,
     message::NewMessage,
     process::Change,
-    store::{Fetch, OutOfOrder, Settled},
+    store::{Fetch, OutOfOrder, SettleOutcome},
     text,
 };
 
@@ -93,7 +93,7 @@ pub(super) async fn settle(
     client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[InboxSettlement],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let owner: [Value<'_>; 1] = [&fence.worker];
     let scope = fence.scope.to_string();
     let (rows, mut stale) = process::distinct(settlements)?;
@@ -141,7 +141,7 @@ pub(super) async fn settle(
     crate::fail_point!("settle_inbox.before_commit");
     transaction.commit().await?;
     let asked = settlements.len() - stale.len();
-    Ok(Settled { stale, ignored, ..settled(asked, reached) })
+    Ok(SettleOutcome { stale, ignored, ..settled(asked, reached) })
 }
 
 /// The messages that were not sent, by the row they follow from.

@@ -6,7 +6,7 @@ use relais_core::{
     lane::{Fence, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    store::{Fetch, Settled, StoreError},
+    store::{Fetch, SettleOutcome, StoreError},
 };
 use tokio_postgres::{Row, Statement};
 
@@ -102,7 +102,7 @@ pub(super) async fn settle(
     client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[OutboxSettlement],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let settled = settle_batch(client, fence, settlements).await?;
     if settled.refused > 0 {
         let delivered = settlements.iter().filter(|row| row.fate == OutboxFate::Dispatched);
@@ -125,14 +125,14 @@ async fn settle_batch(
     client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[OutboxSettlement],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let destination = destination(&fence.scope)?;
     let scope = fence.scope.to_string();
     let owner: [Value<'_>; 3] = [&scope, &fence.worker, &destination];
     let (done, retries, dead) = by_fate(settlements);
     let asked = done.len() + retries.proof.len() + dead.proof.len();
     if asked == 0 {
-        return Ok(Settled::default());
+        return Ok(SettleOutcome::default());
     }
     let mark = client.prepare_cached(sql!("mark_dispatched")).await?;
     if done.len() == asked {

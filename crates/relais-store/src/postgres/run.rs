@@ -8,7 +8,7 @@ use relais_core::{
 };
 
 use super::{
-    PostgresStore, Shared,
+    PostgresStore, StoreState,
     error::Failure,
     pools::Lender,
     session::{Client, View},
@@ -25,7 +25,7 @@ impl PostgresStore {
         T: Send + 'static,
         F: for<'a, 'c> Fn(
             &'a mut Client<'c>,
-            &'a Shared,
+            &'a StoreState,
             &'a A,
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
@@ -40,7 +40,7 @@ impl PostgresStore {
         T: Send + 'static,
         F: for<'a, 'c> Fn(
             &'a mut Client<'c>,
-            &'a Shared,
+            &'a StoreState,
             &'a A,
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
@@ -55,7 +55,7 @@ impl PostgresStore {
         T: Send + 'static,
         F: for<'a, 'c> Fn(
             &'a mut Client<'c>,
-            &'a Shared,
+            &'a StoreState,
             &'a A,
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
@@ -70,7 +70,7 @@ impl PostgresStore {
         T: Send + 'static,
         F: for<'a, 'c> Fn(
             &'a mut Client<'c>,
-            &'a Shared,
+            &'a StoreState,
             &'a A,
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
@@ -89,7 +89,7 @@ impl PostgresStore {
         T: Send + 'static,
         F: for<'a, 'c> Fn(
             &'a mut Client<'c>,
-            &'a Shared,
+            &'a StoreState,
             &'a A,
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
@@ -106,12 +106,16 @@ impl PostgresStore {
 
 async fn repeat<A, T, F>(
     (lender, view): (&Lender, View),
-    shared: &Shared,
+    shared: &StoreState,
     arguments: &A,
     transaction: &F,
 ) -> Result<T, StoreError>
 where
-    F: for<'a, 'c> Fn(&'a mut Client<'c>, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
+    F: for<'a, 'c> Fn(
+        &'a mut Client<'c>,
+        &'a StoreState,
+        &'a A,
+    ) -> BoxFuture<'a, Result<T, Failure>>,
 {
     let sessions = &shared.sessions;
     let mut lent = lender.get().await.map_err(Failure::into_store)?;

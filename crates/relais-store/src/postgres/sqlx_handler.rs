@@ -8,7 +8,7 @@ use std::{future::Future, marker::PhantomData, sync::Arc};
 
 use relais_core::{
     BoxFuture, async_trait,
-    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    handler::{HandleOutcome, Handler, HandlerWork, IntoOutcome, Outcome, Received},
     inbox::InboxRow,
     store::StoreError,
 };
@@ -161,10 +161,10 @@ where
     M: DeserializeOwned + Send + 'static,
     F: for<'a> SqlxHandlerFn<'a, M> + 'static,
 {
-    async fn handle(&self, work: HandlerWork) -> Handled {
+    async fn handle(&self, work: HandlerWork) -> HandleOutcome {
         match Received::decode(&work.row) {
             Ok(message) => self.run(work, message).await.unwrap_or_else(not_committed),
-            Err(outcome) => Handled::RolledBack(outcome),
+            Err(outcome) => HandleOutcome::RolledBack(outcome),
         }
     }
 
@@ -181,7 +181,7 @@ where
     M: DeserializeOwned + Send + 'static,
     F: for<'a> SqlxHandlerFn<'a, M> + 'static,
 {
-    async fn run(&self, work: HandlerWork, message: Received<M>) -> Result<Handled, Failure> {
+    async fn run(&self, work: HandlerWork, message: Received<M>) -> Result<HandleOutcome, Failure> {
         let (mut transaction, started) = in_task(begin(self.pool.clone())).await??;
         let outcome = outcome(self.function.clone().call(&mut transaction, message)).await;
         in_task(finish(transaction, started, work, outcome)).await?
@@ -211,7 +211,7 @@ async fn finish(
     started: i64,
     work: HandlerWork,
     outcome: Outcome,
-) -> Result<Handled, Failure> {
+) -> Result<HandleOutcome, Failure> {
     end(transaction, started, work, outcome).await.or_else(|error| {
         let code =
             error.as_database_error().map(|answer| answer.code().unwrap_or_default().into_owned());
@@ -224,11 +224,11 @@ async fn end(
     started: i64,
     work: HandlerWork,
     outcome: Outcome,
-) -> Result<Handled, sqlx::Error> {
+) -> Result<HandleOutcome, sqlx::Error> {
     if outcome != Outcome::Done {
         // Without a connection the user's code could not but fail: no attempt is used.
         transaction.rollback().await?;
-        return Ok(Handled::RolledBack(outcome));
+        return Ok(HandleOutcome::RolledBack(outcome));
     }
     let marked = sqlx::query(sql!("mark_processed"))
         .bind(work.fence.scope.to_string())
@@ -243,10 +243,10 @@ async fn end(
         let now = start(&mut transaction).await?;
         transaction.rollback().await?;
         let is_ours = now == started;
-        return Ok(if is_ours { Handled::Refused } else { session_lost(transaction_lost()) });
+        return Ok(if is_ours { HandleOutcome::Refused } else { session_lost(transaction_lost()) });
     }
     transaction.commit().await?;
-    Ok(Handled::Committed)
+    Ok(HandleOutcome::Committed)
 }
 
 /// Rolls a validation back, after the checks of a commit.

@@ -6,7 +6,7 @@ use relais_core::{
     delivery::Problem,
     lane::{Fence, Scope},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    store::{Fetch, Settled, StoreError},
+    store::{Fetch, SettleOutcome, StoreError},
 };
 use rusqlite::{Connection, Transaction};
 
@@ -38,13 +38,13 @@ pub(super) fn settle(
     tx: &Transaction<'_>,
     fence: &Fence,
     rows: &[OutboxSettlement],
-) -> Result<Settled, StoreError> {
+) -> Result<SettleOutcome, StoreError> {
     let proof = SettleProof {
         scope: &fence.scope.to_string(),
         worker: &fence.worker,
         destination: destination(&fence.scope)?,
     };
-    let mut settled = Settled::default();
+    let mut settled = SettleOutcome::default();
     for row in rows {
         if row.fate == OutboxFate::Untouched {
             continue;

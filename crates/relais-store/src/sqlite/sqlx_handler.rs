@@ -5,7 +5,7 @@ use std::{future::Future, marker::PhantomData, panic::AssertUnwindSafe, sync::Ar
 use futures_util::FutureExt;
 use relais_core::{
     BoxFuture, async_trait,
-    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
+    handler::{HandleOutcome, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
     inbox::InboxRow,
     store::StoreError,
 };
@@ -156,10 +156,10 @@ where
     M: DeserializeOwned + Send + 'static,
     F: for<'a> SqlxHandlerFn<'a, M> + 'static,
 {
-    async fn handle(&self, work: HandlerWork) -> Handled {
+    async fn handle(&self, work: HandlerWork) -> HandleOutcome {
         let message = match Received::<M>::decode(&work.row) {
             Ok(message) => message,
-            Err(outcome) => return Handled::RolledBack(outcome),
+            Err(outcome) => return HandleOutcome::RolledBack(outcome),
         };
         self.run(&work, message).await.unwrap_or_else(not_committed)
     }
@@ -180,10 +180,14 @@ impl<M, F> OnPool<M, F>
 where
     F: for<'a> SqlxHandlerFn<'a, M> + 'static,
 {
-    async fn run(&self, work: &HandlerWork, message: Received<M>) -> Result<Handled, StoreError> {
+    async fn run(
+        &self,
+        work: &HandlerWork,
+        message: Received<M>,
+    ) -> Result<HandleOutcome, StoreError> {
         let mut tx = begin(self.pool.clone()).await?;
         match self.run_in(&mut tx, work, message).await {
-            Ok(Handled::Committed) => commit(tx).await.map(|()| Handled::Committed),
+            Ok(HandleOutcome::Committed) => commit(tx).await.map(|()| HandleOutcome::Committed),
             other => {
                 rollback(tx).await;
                 other
@@ -197,14 +201,14 @@ where
         tx: &mut SqliteConnection,
         work: &HandlerWork,
         message: Received<M>,
-    ) -> Result<Handled, StoreError> {
+    ) -> Result<HandleOutcome, StoreError> {
         match self.ask(tx, message).await? {
             Outcome::Done => {}
-            other => return Ok(Handled::RolledBack(other)),
+            other => return Ok(HandleOutcome::RolledBack(other)),
         }
         match mark_processed(tx, work).await? {
-            0 => Ok(Handled::Refused),
-            _ => Ok(Handled::Committed),
+            0 => Ok(HandleOutcome::Refused),
+            _ => Ok(HandleOutcome::Committed),
         }
     }
 

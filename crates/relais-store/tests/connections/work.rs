@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use relais_core::{
-    handler::{Handled, HandlerWork, Received},
+    handler::{HandleOutcome, HandlerWork, Received},
     hydrate::Hydrator,
     inspect::{Inspect, InspectExt},
     lane::{Fence, LaneRelease, LaneRequest, OwnedLane, Scope},
@@ -73,7 +73,7 @@ pub(crate) async fn handle(store: &PostgresStore, id: &str) {
     let epoch = lanes.iter().find(|lane| lane.lane == row.lane).unwrap().epoch;
     let work = HandlerWork { row, fence: fence(&Scope::Inbox, "w1"), epoch };
     let handled = handler(store.pool(), book).handle(work).await;
-    assert!(matches!(handled, Handled::Committed), "{handled:?}");
+    assert!(matches!(handled, HandleOutcome::Committed), "{handled:?}");
     let sql = "SELECT id FROM orders WHERE id IN (:ids)";
     let hydrator = SqlHydrator::new(store, sql, "id").unwrap();
     let found = hydrator.hydrate(vec![id.to_owned()]).await.unwrap();

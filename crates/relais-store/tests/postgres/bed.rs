@@ -13,7 +13,7 @@ use relais_core::{
     lane::{Fence, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    store::{Fetch, Settled, Store},
+    store::{Fetch, SettleOutcome, Store},
 };
 use relais_store::postgres::{PostgresOptions, PostgresStore};
 use relais_testkit::build;
@@ -83,7 +83,7 @@ impl Bed {
         rows: &[OutboxRow],
         lanes: &[OwnedLane],
         fate: &OutboxFate,
-    ) -> Settled {
+    ) -> SettleOutcome {
         let epoch = |lane| lanes.iter().find(|owned| owned.lane == lane).unwrap().epoch;
         let settlement = |row: &OutboxRow| OutboxSettlement {
             id: row.id,

@@ -11,7 +11,7 @@ use relais_core::{
     message::Headers,
     outbox::OutboxFate,
     query::Filter,
-    repair::{Identity, Mode, Repair, ReprocessOutcome, Rewritten},
+    repair::{Identity, Mode, Repair, ReprocessOutcome, RewrittenRow},
     store::{Fetch, Store},
 };
 use relais_testkit::build;
@@ -126,7 +126,7 @@ async fn a_repaired_row_is_found_below_the_mark() {
     bed.store.accept(vec![build::undecodable("m-1", b"\xff")], Vec::new()).await.unwrap();
     let id = bed.store.find_inbox("m-1".into()).await.unwrap().unwrap().id;
     move_the_mark_of_the_inbox(&bed, &lanes).await;
-    let rewritten = Rewritten {
+    let rewritten = RewrittenRow {
         message_id: "m-1".into(),
         identity: Identity::Promised,
         msg_key: "another-lane".into(),

@@ -7,7 +7,7 @@ use std::{
 
 use relais_core::{
     dead_letter::{DeadLetter, DecisionAction, DecisionResult, OperatorDecision, Resolution},
-    inbox::{Accepted, InboxFate, InboxSettlement, SourcePosition},
+    inbox::{AcceptOutcome, InboxFate, InboxSettlement, SourcePosition},
     inspect::InspectExt,
     lane::{LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
@@ -114,7 +114,7 @@ impl System {
         }
     }
 
-    async fn accept(&self, messages: &[(u8, u8, Accepted)]) {
+    async fn accept(&self, messages: &[(u8, u8, AcceptOutcome)]) {
         let arrivals = messages.iter().map(|(m, variant, _)| arrival(*m, *variant)).collect();
         let position = i64::try_from(self.ids.len()).expect("few rows");
         let (source, partition) = ("s".to_owned(), "0".to_owned());

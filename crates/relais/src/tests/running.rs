@@ -8,8 +8,8 @@ use std::{
 use relais_core::{
     async_trait,
     delivery::{Delivery, Problem},
-    handler::{Handled, Handler, HandlerWork, Outcome},
-    inbox::{Accepted, InboxRow},
+    handler::{HandleOutcome, Handler, HandlerWork, Outcome},
+    inbox::{AcceptOutcome, InboxRow},
     lane::Scope,
     outbox::OutboxRow,
     publisher::Publisher,
@@ -48,7 +48,7 @@ impl Source for Broken {
         panic!("a bug of the source");
     }
 
-    async fn acknowledge(&mut self, _: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, _: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         unreachable!("nothing was read")
     }
 
@@ -175,7 +175,7 @@ struct Hangs;
 
 #[async_trait]
 impl Handler for Hangs {
-    async fn handle(&self, _: HandlerWork) -> Handled {
+    async fn handle(&self, _: HandlerWork) -> HandleOutcome {
         std::future::pending().await
     }
 
@@ -247,9 +247,9 @@ struct LosesItsSession;
 
 #[async_trait]
 impl Handler for LosesItsSession {
-    async fn handle(&self, _: HandlerWork) -> Handled {
+    async fn handle(&self, _: HandlerWork) -> HandleOutcome {
         let lost = StoreError::unavailable("connection closed");
-        Handled::SessionLost(lost)
+        HandleOutcome::SessionLost(lost)
     }
 
     async fn validate(&self, _: InboxRow) -> Result<Outcome, StoreError> {
@@ -287,9 +287,9 @@ struct CannotBegin;
 
 #[async_trait]
 impl Handler for CannotBegin {
-    async fn handle(&self, _: HandlerWork) -> Handled {
+    async fn handle(&self, _: HandlerWork) -> HandleOutcome {
         let full = StoreError::unavailable("disk is full");
-        Handled::Unavailable(full)
+        HandleOutcome::Unavailable(full)
     }
 
     async fn validate(&self, _: InboxRow) -> Result<Outcome, StoreError> {
