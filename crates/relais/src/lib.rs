@@ -96,6 +96,7 @@ mod random;
 mod relay;
 mod report;
 mod running;
+mod serve;
 mod signal;
 mod timing;
 mod unserved;
@@ -135,6 +136,7 @@ pub use relais_derive::Message;
 pub(crate) use relais_fail_points::fail_point;
 pub use relais_store::{BlockingTransaction, Transaction};
 pub use running::{RunningApp, WorkerPanicked};
+pub use signal::terminated;
 
 #[cfg(feature = "http")]
 pub use relais_connect::http;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use relais_core::{
-    async_trait,
+    BoxFuture, async_trait,
     delivery::{Delivery, Problem},
     handler::{HandleOutcome, Handler, HandlerWork, Outcome},
     inbox::{AcceptOutcome, InboxRow},
@@ -64,6 +64,23 @@ async fn a_loop_that_panics_is_reported_so_that_the_process_can_end() {
     let reason = running.failed().await;
     assert!(reason.starts_with("a worker panicked: "), "{reason}");
     running.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_beside_the_workers_ends_with_them() {
+    let bench = Bench::new().await;
+    let app = || App::new(bench.store.clone());
+    let server = |stop: BoxFuture<'static, ()>| async move {
+        stop.await;
+        std::io::Result::Ok(())
+    };
+    app().start().serve(std::future::ready(()), server).await.unwrap();
+    let panics = app().source("s", Box::new(Broken)).start();
+    let error = panics.serve(std::future::pending(), server).await.unwrap_err();
+    assert!(error.to_string().starts_with("a worker panicked: "), "{error}");
+    let fails = |_| std::future::ready(Err(std::io::Error::other("the port is taken")));
+    let error = app().start().serve(std::future::pending(), fails).await.unwrap_err();
+    assert_eq!(error.to_string(), "the port is taken");
 }
 
 #[tokio::test]
