@@ -59,7 +59,7 @@ use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 #[cfg(feature = "sqlx-sqlite")]
-pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
+pub use self::sqlx_handler::{sqlx_handler, sqlx_handler_with};
 pub use self::{
     connect::SqliteOptions,
     handler::{handler, handler_with},
@@ -69,6 +69,8 @@ pub use self::{
 };
 use self::{low_water_mark::Marks, reader::Readers, writer::Writer};
 use crate::Script;
+#[cfg(feature = "sqlx-sqlite")]
+pub use crate::sqlx_function::{SqlxHandlerFn, SqlxStateHandlerFn};
 
 /// relais's rows in a SQLite file. Cheap to clone; all clones share one writer.
 #[derive(Clone, Debug)]

@@ -23,10 +23,7 @@ const SHARED: &[(&str, &str)] = &[
     ("Positions", "a trait of relais-core; the columns of positions, private to accept.rs"),
     ("ResolvedLetter", "one per driver, in modules of the same name"),
     ("SqlHydrator", "public, one per driver: relais::postgres::SqlHydrator"),
-    ("SqlxHandlerFn", "public, one per driver: relais::postgres::SqlxHandlerFn"),
-    ("SqlxStateHandlerFn", "public, one per driver: relais::postgres::SqlxStateHandlerFn"),
     ("Turn", "one per driver, in modules of the same name"),
-    ("WithState", "one per driver and client library"),
 ];
 
 /// Most names that exist more than once, without those in [`SHARED`].

@@ -21,6 +21,7 @@ use tokio_postgres::{
 };
 
 use super::error::Failure;
+use crate::with_state::WithState;
 
 /// A function of a transaction and a message: `async fn(&Transaction<'_>, Received<M>) -> Outcome`, or an
 /// async closure, which is cloned for each message.
@@ -106,18 +107,6 @@ where
     F: for<'a> StateHandlerFn<'a, S, M> + 'static,
 {
     handler(pool, WithState { state: state.into(), function })
-}
-
-/// A function with its state.
-struct WithState<S, F> {
-    state: Arc<S>,
-    function: F,
-}
-
-impl<S, F: Clone> Clone for WithState<S, F> {
-    fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state), function: self.function.clone() }
-    }
 }
 
 impl<'a, S, M, F> HandlerFn<'a, M> for WithState<S, F>

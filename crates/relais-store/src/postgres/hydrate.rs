@@ -64,7 +64,7 @@ impl SqlHydrator {
     /// # Errors
     /// The statement cannot be prepared, or the database is not there.
     pub async fn columns(&self) -> Result<Vec<String>, StoreError> {
-        let names = self.store.run(Arc::clone(&self.query), |client, _, query| {
+        let names = self.store.engine().run(Arc::clone(&self.query), |client, _, query| {
             Box::pin(async move {
                 let statement = client.prepare(&query.inner).await.map_err(wrong)?;
                 Ok(statement.columns().iter().map(|column| column.name().to_owned()).collect())
@@ -79,7 +79,8 @@ impl Hydrator for SqlHydrator {
     async fn hydrate(&self, ids: Vec<String>) -> Result<HydratedRecords, StoreError> {
         let query = Arc::clone(&self.query);
         self.store
-            .run_snapshot((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
+            .snapshots()
+            .run((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
             .await
     }
 }

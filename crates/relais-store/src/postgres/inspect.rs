@@ -28,45 +28,49 @@ use super::{
 #[async_trait]
 impl Inspect for PostgresStore {
     async fn describe(&self) -> StoreResult<StoreDescription> {
-        let server = self.run_other((), |client, _, ()| Box::pin(check::describe(client))).await?;
+        let server =
+            self.others().run((), |client, _, ()| Box::pin(check::describe(client))).await?;
         Ok(StoreDescription { server, warnings: self.shared.warnings.clone() })
     }
 
     async fn overview(&self) -> StoreResult<Overview> {
-        self.run_other((), |client, _, ()| Box::pin(overview::overview(client))).await
+        self.others().run((), |client, _, ()| Box::pin(overview::overview(client))).await
     }
 
     async fn page(&self, query: PageQuery) -> StoreResult<PageRows> {
-        self.run_other(query, |client, _, query| Box::pin(pages::page(client, query))).await
+        self.others().run(query, |client, _, query| Box::pin(pages::page(client, query))).await
     }
 
     async fn get(&self, table: MessageTable, id: String) -> StoreResult<Option<MessageRow>> {
-        self.run_other((table, id), |client, _, (table, id)| Box::pin(get(client, *table, id)))
+        self.others()
+            .run((table, id), |client, _, (table, id)| Box::pin(get(client, *table, id)))
             .await
     }
 
     async fn trail(&self, message_id: String) -> StoreResult<Trail> {
-        self.run_other(message_id, |client, _, message_id| Box::pin(trail(client, message_id)))
+        self.others()
+            .run(message_id, |client, _, message_id| Box::pin(trail(client, message_id)))
             .await
     }
 
     async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>> {
-        self.run_other((kind, low, high), |client, _, (kind, low, high)| {
-            let sql = match kind {
-                IdKind::DeadLetter => sql!("dead_letter_ids"),
-                IdKind::Process => sql!("process_ids"),
-                IdKind::Message => sql!("message_ids"),
-            };
-            Box::pin(async move {
-                let rows = client.query(sql, &[low, high, &row::count(IDS_MAX)]).await?;
-                Ok(rows.iter().map(|row| row.get(0)).collect())
+        self.others()
+            .run((kind, low, high), |client, _, (kind, low, high)| {
+                let sql = match kind {
+                    IdKind::DeadLetter => sql!("dead_letter_ids"),
+                    IdKind::Process => sql!("process_ids"),
+                    IdKind::Message => sql!("message_ids"),
+                };
+                Box::pin(async move {
+                    let rows = client.query(sql, &[low, high, &row::count(IDS_MAX)]).await?;
+                    Ok(rows.iter().map(|row| row.get(0)).collect())
+                })
             })
-        })
-        .await
+            .await
     }
 
     async fn reports(&self) -> StoreResult<Vec<Report>> {
-        self.run_other((), |client, _, ()| Box::pin(reports(client))).await
+        self.others().run((), |client, _, ()| Box::pin(reports(client))).await
     }
 }
 
