@@ -6,6 +6,7 @@
 mod apt;
 mod axe;
 mod bench;
+mod broker_script;
 mod chromium;
 mod command;
 mod compiler;

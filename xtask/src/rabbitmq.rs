@@ -16,7 +16,9 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    apt, command, ports,
+    apt,
+    broker_script::broker,
+    command, ports,
     scratch::{Scratch, Stop},
     servers::{PrivateServer, ServerOutcome},
 };
@@ -180,17 +182,10 @@ fn listen(directory: &Path, port: u16, secure: u16) -> Result<()> {
     fs::write(directory.join("node"), node).context("cannot write the broker's settings")
 }
 
-/// The script, read by a shell: a file just written may not be executed while a process that was
-/// started meanwhile still has it open.
-fn broker(directory: &Path) -> Command {
-    let mut shell = Command::new("sh");
-    shell.arg(directory.join("broker"));
-    shell
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker_script::checks;
 
     /// A directory whose `rabbitmq-server` is a shell script, written by another process.
     fn directory(server: &str) -> Scratch {
@@ -205,36 +200,15 @@ mod tests {
         scratch
     }
 
-    fn call(scratch: &Scratch, argument: Option<&str>) -> Result<String> {
-        command::output(broker(scratch.path()).args(argument))
-    }
-
-    fn pid(scratch: &Scratch) -> Option<String> {
-        fs::read_to_string(scratch.path().join("pid")).ok()
-    }
-
     const SERVES: &str = "echo 'Server startup complete'; exec sleep 600";
 
     #[test]
     fn the_broker_is_killed_and_started_by_its_script() {
-        let scratch = directory(SERVES);
-        call(&scratch, Some("start")).unwrap();
-        let first = pid(&scratch).unwrap();
-        call(&scratch, Some("start")).unwrap();
-        assert_eq!(pid(&scratch).as_ref(), Some(&first), "it runs already");
-        call(&scratch, None).unwrap();
-        assert_ne!(pid(&scratch).unwrap(), first);
-        call(&scratch, Some("stop")).unwrap();
-        call(&scratch, Some("stop")).unwrap();
-        assert_eq!(pid(&scratch), None);
-        assert!(call(&scratch, Some("else")).unwrap_err().to_string().contains("broker stop"));
+        checks::is_killed_and_started(&directory(SERVES));
     }
 
     #[test]
     fn a_broker_that_ends_is_an_error_with_what_it_said() {
-        let scratch = directory("echo 'port is taken'");
-        let error = call(&scratch, Some("start")).unwrap_err().to_string();
-        assert!(error.contains("does not start") && error.contains("port is taken"), "{error}");
-        assert_eq!(pid(&scratch), None);
+        checks::reports_a_server_that_ends(&directory("echo 'port is taken'"));
     }
 }

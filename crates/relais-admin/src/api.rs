@@ -18,6 +18,7 @@ pub(crate) mod overview;
 pub(crate) mod parked_keys;
 pub(crate) mod payload;
 pub(crate) mod processes;
+mod row_query;
 pub(crate) mod serde_errors;
 pub(crate) mod session;
 

@@ -229,7 +229,7 @@ pub fn process_ref(text: &str) -> Result<ProcessRef, String> {
         .split_once('/')
         .filter(|(process_type, key)| !process_type.is_empty() && !key.is_empty())
         .ok_or_else(|| format!("`{text}` is neither a process id nor TYPE/BUSINESS-KEY"))?;
-    Ok(ProcessRef::Key { process_type: process_type.into(), business_key: business_key.into() })
+    Ok(ProcessRef::key(process_type, business_key))
 }
 
 impl std::fmt::Debug for AdminParts {

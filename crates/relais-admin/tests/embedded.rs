@@ -9,7 +9,7 @@ mod embedded;
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use tokio::{net::TcpListener, sync::watch, time::Instant};
+use tokio::{net::TcpListener, sync::oneshot, time::Instant};
 
 /// Time limit of any condition.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,14 +30,15 @@ async fn an_order_is_delivered_by_the_embedded_relais() {
     let path = directory.path().join("shop.db");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = format!("http://{}", listener.local_addr().unwrap());
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async move { stopped.await.unwrap_or_default() };
     let serving = tokio::spawn(async move { embedded::serve(&path, listener, stopped).await });
     let http = reqwest::Client::new();
 
     let order = http.post(format!("{at}/orders")).header("content-type", "application/json");
-    let order = order.body(r#"{"order_id": "o-1", "cents": 1999}"#).send().await.unwrap();
+    let order = order.body(r#"{"order_id": "o-1"}"#).send().await.unwrap();
     assert_eq!(order.status(), StatusCode::CREATED);
-    let ready = http.get(format!("{at}/ready")).send().await.unwrap();
+    let ready = http.get(format!("{at}/ops/relais/readyz")).send().await.unwrap();
     assert_eq!(ready.status(), StatusCode::OK);
     assert!(ready.text().await.unwrap().contains(r#""store":"ok""#));
     let console = http.get(format!("{at}/ops/relais")).send().await.unwrap();
@@ -54,6 +55,6 @@ async fn an_order_is_delivered_by_the_embedded_relais() {
         assert!(Instant::now() < deadline, "{delivered} is not in\n{metrics}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    stop.send_replace(true);
+    stop.send(()).unwrap();
     serving.await.unwrap().unwrap();
 }

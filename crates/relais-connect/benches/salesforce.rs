@@ -25,7 +25,7 @@ use relais_core::{
     async_trait,
     bulk::BulkTarget,
     delivery::Delivery,
-    hydrate::{Hydrated, Hydrator, Record},
+    hydrate::{HydratedRecords, Hydrator, Record},
     outbox::OutboxRow,
     store::StoreError,
 };
@@ -201,9 +201,9 @@ impl Table {
 
 #[async_trait]
 impl Hydrator for Table {
-    async fn hydrate(&self, _ids: Vec<String>) -> Result<Hydrated, StoreError> {
+    async fn hydrate(&self, _ids: Vec<String>) -> Result<HydratedRecords, StoreError> {
         let records = std::mem::take(&mut *self.0.lock().expect("no thread panicked"));
-        Ok(Hydrated { records, ..Hydrated::default() })
+        Ok(HydratedRecords { records, ..HydratedRecords::default() })
     }
 }
 

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, process::Command, time::Duration};
 use relais_connect::rabbitmq::{RabbitPublisher, RabbitSource};
 use relais_core::{
     delivery::Delivery,
-    inbox::Accepted,
+    inbox::AcceptOutcome,
     publisher::Publisher,
     source::{Source, SourceError},
 };
@@ -57,7 +57,7 @@ async fn both_sides_continue_when_a_killed_or_blocked_broker_is_back() {
     run(&program, "stop").await;
     let stopped = publish(&publisher, 1, "a").await;
     assert!(matches!(stopped, Delivery::Outage { .. }), "{stopped:?}");
-    let failed = source.acknowledge(vec![Accepted::Stored; batch.messages.len()]).await;
+    let failed = source.acknowledge(vec![AcceptOutcome::Stored; batch.messages.len()]).await;
     let unavailable = soon("it notices", source.next(10)).await;
     assert!(failed.is_err() || matches!(unavailable, Err(SourceError::Unavailable(_))));
     run(&program, "start").await;
@@ -73,7 +73,7 @@ async fn both_sides_continue_when_a_killed_or_blocked_broker_is_back() {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let _ = source.acknowledge(vec![Accepted::Stored; batch.messages.len()]).await;
+            let _ = source.acknowledge(vec![AcceptOutcome::Stored; batch.messages.len()]).await;
             for row in batch.messages {
                 if !seen.contains(&row.message_id) {
                     seen.push(row.message_id);

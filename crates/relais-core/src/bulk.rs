@@ -206,21 +206,6 @@ pub struct Advance {
     pub note: Option<String>,
 }
 
-/// A waiting row as far as planning a job needs it: without its payload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BulkCandidate {
-    /// The id of the row.
-    pub id: i64,
-    /// The lane of its key.
-    pub lane: i16,
-    /// The ordering key.
-    pub msg_key: String,
-    /// The id of the record at the target.
-    pub aggregate_id: String,
-    /// Workers that were lost while the row was in flight.
-    pub lost_workers: u32,
-}
-
 /// A change of the lease of a bulk job. Only database time decides.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,7 +242,7 @@ pub enum CallProblem {
 
 /// A part of an upload, and the rows that are not in it.
 #[derive(Debug, Default)]
-pub struct Encoded {
+pub struct EncodedRows {
     /// Empty if it has no row.
     pub body: Vec<u8>,
     /// Number of rows in the body.
@@ -276,8 +261,11 @@ pub trait BulkTarget: Send + Sync {
     /// Encodes the next part of an upload that has `bytes_before` bytes so far, with fresh data.
     /// Each row is either in it or left out with a delivery. No two rows of one job have the same
     /// key or external id, so that parts are independent.
-    async fn encode(&self, rows: &[OutboxRow], bytes_before: usize)
-    -> Result<Encoded, CallProblem>;
+    async fn encode(
+        &self,
+        rows: &[OutboxRow],
+        bytes_before: usize,
+    ) -> Result<EncodedRows, CallProblem>;
 
     /// Creates an empty job. Returns its id.
     async fn create(&self) -> Result<String, CallProblem>;

@@ -10,6 +10,7 @@ use crate::{
     control::ControlOrder,
     message::Headers,
     outbox::OnDeadLetter,
+    process::{Change, ChangeOutcome},
     query::SerdeErrors,
     repair::{Mode, Repair, ReprocessOutcome},
     store::StoreResult,
@@ -188,6 +189,9 @@ pub trait DeadLetterStore: Send + Sync {
         repair: Repair,
         mode: Mode,
     ) -> StoreResult<ReprocessOutcome>;
+
+    /// Carries out an operator's change of a process, or a start, without an inbox row.
+    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome>;
 
     /// Changes what runs: pauses, limits, breakers. Returns `false`, and records nothing, for a pause of what
     /// is paused already, or a resume of what is not.

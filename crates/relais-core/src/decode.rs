@@ -27,7 +27,7 @@ pub enum Decoder {
 
 /// A value that could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decoded {
+pub struct DecodedValue {
     /// The value as JSON.
     pub json: String,
     /// The number of the schema, where the value carries one.
@@ -51,8 +51,8 @@ impl Decoder {
     }
 
     /// The value as JSON, or why it is none.
-    pub fn decode(self, bytes: &[u8]) -> Result<Decoded, Problem> {
-        let plain = |json: String| Decoded { json, schema_id: None };
+    pub fn decode(self, bytes: &[u8]) -> Result<DecodedValue, Problem> {
+        let plain = |json: String| DecodedValue { json, schema_id: None };
         match self {
             Self::Json => checked(bytes).map(plain),
             Self::JsonLatin1 => {
@@ -61,7 +61,7 @@ impl Decoder {
             }
             Self::ConfluentJson => {
                 let (schema_id, rest) = split_schema_id(bytes)?;
-                Ok(Decoded { json: checked(rest)?, schema_id: Some(schema_id) })
+                Ok(DecodedValue { json: checked(rest)?, schema_id: Some(schema_id) })
             }
             Self::Text => {
                 let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(json(Decoder::Text, "a\"\n😀".as_bytes()), r#""a\"\n😀""#);
         assert_eq!(json(Decoder::Bytes, &[0xff, 0]), r#"{"base64":"/wA="}"#);
         let decoded = Decoder::ConfluentJson.decode(b"\0\0\0\x01\x02{}").unwrap();
-        assert_eq!(decoded, Decoded { json: "{}".into(), schema_id: Some(258) });
+        assert_eq!(decoded, DecodedValue { json: "{}".into(), schema_id: Some(258) });
     }
 
     #[test]

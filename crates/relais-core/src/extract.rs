@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     InvalidSettings,
-    decode::{Decoded, Decoder},
+    decode::{DecodedValue, Decoder},
     inbox::{Content, InboxRow, NewInbox},
     json,
     message::{HEADER_AGGREGATE_ID, HEADER_MESSAGE_ID, HEADER_SCHEMA_ID, HEADER_VALUE, Headers},
@@ -255,7 +255,7 @@ impl Mapping {
         match value {
             Value::Empty | Value::Tombstone => (Content::Json("null".to_owned()), None),
             Value::Bytes(bytes) => match self.decoder.decode(&bytes) {
-                Ok(Decoded { json, schema_id }) => (Content::Json(json), schema_id),
+                Ok(DecodedValue { json, schema_id }) => (Content::Json(json), schema_id),
                 Err(problem) => (Content::Undecodable { problem, bytes }, None),
             },
         }

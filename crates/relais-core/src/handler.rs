@@ -193,7 +193,7 @@ pub struct HandlerWork {
 
 /// The result of the transaction.
 #[derive(Debug)]
-pub enum Handled {
+pub enum HandleOutcome {
     /// Committed: the handler's changes, its messages, and the row's `PROCESSED`.
     Committed,
     /// Rolled back; the worker settles the row by this outcome (never `Done`).
@@ -214,7 +214,7 @@ pub enum Handled {
 #[async_trait]
 pub trait Handler: Send + Sync {
     /// Runs the handler for a row and commits its transaction.
-    async fn handle(&self, work: HandlerWork) -> Handled;
+    async fn handle(&self, work: HandlerWork) -> HandleOutcome;
 
     /// Runs the handler for a row and rolls everything back. Returns the outcome that it would
     /// have.

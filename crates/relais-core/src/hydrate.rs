@@ -10,7 +10,7 @@ pub type Record = serde_json::Map<String, serde_json::Value>;
 
 /// The outcome of one query for many ids. An id that is in neither map has no row.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hydrated {
+pub struct HydratedRecords {
     /// The records that were found, by id.
     pub records: HashMap<String, Record>,
     /// Ids whose own row is invalid, with the reason, which names the id. The other ids of the
@@ -22,5 +22,5 @@ pub struct Hydrated {
 #[async_trait]
 pub trait Hydrator: Send + Sync {
     /// Reads the record of each id. An error concerns the query or the database, never a single row.
-    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError>;
+    async fn hydrate(&self, ids: Vec<String>) -> Result<HydratedRecords, StoreError>;
 }

@@ -207,7 +207,7 @@ pub struct SourcePosition {
 /// The result of accepting one received message; one for each, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Accepted {
+pub enum AcceptOutcome {
     /// A new row.
     Stored,
     /// Seen before, with the same content.
@@ -325,12 +325,12 @@ pub const IGNORED_BY_CONFIGURATION: &str = "IGNORED_BY_CONFIGURATION";
 #[derive(Clone, Debug, PartialEq)]
 pub enum InboxFate {
     /// `PROCESSED`, with these messages, changes of processes and copies of the row in the same commit. If
-    /// one of the processes has moved on since, none of it happens and the row is [`Settled::stale`].
+    /// one of the processes has moved on since, none of it happens and the row is [`SettleOutcome::stale`].
     ///
     /// Each of `copies` is the name of an inbox that gets the row as it was received, with attempts from
     /// zero; an inbox that has the message already gets no second copy.
     ///
-    /// [`Settled::stale`]: crate::store::Settled
+    /// [`SettleOutcome::stale`]: crate::store::SettleOutcome
     Processed { messages: Vec<NewMessage>, changes: Vec<Change>, copies: Vec<String> },
     /// `PROCESSED` without an effect, because the configuration ignores its event type. The store records an
     /// attempt with the outcome `ignored`.

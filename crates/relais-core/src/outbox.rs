@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::{
     delivery::{Delivery, Problem},
     fault::{Fault, Judgement},
+    inbox::NewInbox,
     message::{Category, Headers},
     retry::RetryPolicy,
     time::Timestamp,
@@ -101,6 +102,17 @@ pub struct OutboxRow {
     pub error_code: Option<String>,
     /// The last error text.
     pub error_message: Option<String>,
+}
+
+impl OutboxRow {
+    /// Returns the reply of a service to this command of a process: it names the process by the header
+    /// `correlation-id`. If the command is delivered again, its reply has the same id and is stored once.
+    pub fn reply(&self, event_type: &str, payload: &str) -> NewInbox {
+        let message_id = format!("reply:{}", self.message_id);
+        let process = self.correlation_id.as_deref().unwrap_or_default();
+        NewInbox::new(&self.destination, &message_id, event_type, payload)
+            .header("correlation-id", process)
+    }
 }
 
 /// The decision about a row, to be settled.

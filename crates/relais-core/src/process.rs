@@ -247,6 +247,14 @@ pub enum ProcessRef {
     },
 }
 
+impl ProcessRef {
+    /// The process of this type with this business key.
+    pub fn key(process_type: &str, business_key: &str) -> Self {
+        let (process_type, business_key) = (process_type.to_owned(), business_key.to_owned());
+        Self::Key { process_type, business_key }
+    }
+}
+
 /// A filter of processes. Every set field must match; newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFilter {

@@ -199,7 +199,7 @@ pub enum CleanupMode {
 
 /// Numbers of rows that one cleanup removed or counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Cleaned {
+pub struct CleanupCounts {
     /// The number of inbox rows.
     pub inbox: u64,
     /// The number of outbox rows.
@@ -212,7 +212,7 @@ pub struct Cleaned {
     pub processes: u64,
 }
 
-impl std::ops::AddAssign for Cleaned {
+impl std::ops::AddAssign for CleanupCounts {
     fn add_assign(&mut self, other: Self) {
         self.inbox += other.inbox;
         self.outbox += other.outbox;
@@ -222,7 +222,7 @@ impl std::ops::AddAssign for Cleaned {
     }
 }
 
-impl Cleaned {
+impl CleanupCounts {
     /// Returns the number of all rows.
     pub fn total(self) -> u64 {
         self.tables().iter().map(|(_, rows)| rows).sum()

@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 use crate::{
-    decode::{Decoded, Decoder},
+    decode::{DecodedValue, Decoder},
     delivery::Problem,
     extract::{Incoming, Mapping, ordering_key},
     inbox::{InboxRow, InboxStatus},
@@ -41,7 +41,7 @@ pub enum Identity {
 
 /// A row as it was decoded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rewritten {
+pub struct RewrittenRow {
     /// The id of the message afterwards.
     pub message_id: String,
     /// The origin of that id.
@@ -62,7 +62,7 @@ pub struct Rewritten {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The row as it is to be stored.
-    pub rewritten: Rewritten,
+    pub rewritten: RewrittenRow,
     /// The operator.
     pub actor: String,
     /// The operator's reason.
@@ -158,8 +158,8 @@ pub fn reread(
     row: &InboxRow,
     bytes: &[u8],
     wanted: Identity,
-) -> Result<Rewritten, Problem> {
-    let Decoded { json, schema_id } = mapping.decoder.decode(bytes)?;
+) -> Result<RewrittenRow, Problem> {
+    let DecodedValue { json, schema_id } = mapping.decoder.decode(bytes)?;
     let mut headers = row.headers.clone();
     if let Some(schema_id) = schema_id {
         headers.set(HEADER_SCHEMA_ID, &schema_id.to_string());
@@ -179,7 +179,7 @@ pub fn reread(
     if message_id != row.message_id {
         headers.set(HEADER_ORIGINAL_ID, &row.message_id);
     }
-    Ok(Rewritten {
+    Ok(RewrittenRow {
         msg_key: ordering_key(parts.order_id.as_ref(), row.key_str.as_ref(), &message_id),
         message_id,
         identity,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     async_trait,
-    inbox::{Accepted, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, NewInbox, SourcePosition},
     store::StoreFuture,
 };
 
@@ -57,7 +57,7 @@ pub trait Source: Send {
     }
 
     /// Called when the oldest batch is durable, with one result per message, in order.
-    async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError>;
+    async fn acknowledge(&mut self, accepted: Vec<AcceptOutcome>) -> Result<(), SourceError>;
 
     /// Called when a batch could not be stored: the source must return it again, or report the failure to its
     /// sender. The same holds for a batch that was read ahead: it is not stored either.

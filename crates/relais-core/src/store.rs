@@ -14,17 +14,17 @@ use uuid::Uuid;
 
 use crate::{
     BoxFuture, async_trait,
-    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
     dead_letter::DeadLetterStore,
     delivery::Problem,
-    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     inspect::Inspect,
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{Cleaned, CleanupMode, Retention},
+    process::{FiredTimers, Process, ProcessRef, TimerOwner},
+    query::{CleanupCounts, CleanupMode, Retention},
     report::ReportUpdate,
 };
 
@@ -50,18 +50,42 @@ pub struct Fetch {
     pub skip_ids: Vec<i64>,
     /// Most rows.
     pub limit: usize,
-    /// Most bytes of payloads: the rows end with the one that reaches them, so that the first row
-    /// comes however large it is. Rows with fewer bytes together were not cut by this.
-    pub bytes: usize,
+    /// The payloads to read. Inbox rows are not read without theirs.
+    pub payloads: Payloads,
+}
+
+impl Fetch {
+    /// A request for at most `limit` rows with their payloads, without rows to leave out.
+    pub fn new(scope: Scope, lanes: Vec<OwnedLane>, limit: usize) -> Self {
+        let payloads = Payloads::UpTo(usize::MAX);
+        Self { scope, lanes, skip_keys: Vec::new(), skip_ids: Vec::new(), limit, payloads }
+    }
+
+    /// Returns the bytes of payloads at which the rows of an inbox end.
+    pub fn inbox_bytes(&self) -> StoreResult<usize> {
+        let missing = || StoreError::invalid("inbox rows cannot be read without payloads");
+        self.payloads.bytes().ok_or_else(missing)
+    }
 }
 
 /// The part of the payloads that a read returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payloads {
-    /// The rows end with the one whose payload reaches this number of bytes.
+    /// The rows end with the one whose payload reaches this number of bytes, so that the first row comes
+    /// however large it is. Rows with fewer bytes together were not cut by this.
     UpTo(usize),
-    /// Rows come with empty payloads, however large these are.
+    /// Rows come with empty payloads, and those of the outbox without headers, however large these are.
     Omitted,
+}
+
+impl Payloads {
+    /// Returns the number of bytes at which the rows end, if payloads are read.
+    pub fn bytes(self) -> Option<usize> {
+        match self {
+            Self::UpTo(bytes) => Some(bytes),
+            Self::Omitted => None,
+        }
+    }
 }
 
 /// Numbers that [`Store::changes`] returns.
@@ -88,6 +112,27 @@ pub struct IdRange {
     pub last: i64,
 }
 
+/// A search for work in the outbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkQuery {
+    /// Ids whose rows are new to the caller.
+    pub new_ids: Vec<IdRange>,
+    /// Most rows of each range.
+    pub rows_max: usize,
+    /// Destinations to search for due rows.
+    pub destinations: Vec<String>,
+}
+
+/// Work that [`Store::find_work`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutboxWork {
+    /// The visible rows with the new ids, lowest ids of each range first.
+    pub arrivals: Vec<OutboxArrival>,
+    /// Those of the destinations that may have due rows: fresh ones, or rows whose time has come. Rows of
+    /// blocked keys count too.
+    pub destinations: Vec<String>,
+}
+
 /// An outbox row that has become visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxArrival {
@@ -99,7 +144,7 @@ pub struct OutboxArrival {
 
 /// Numbers of rows that a settlement reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Settled {
+pub struct SettleOutcome {
     /// Rows that were settled.
     pub settled: u64,
     /// Refused by the fence, or no longer open: another worker or an operator was faster.
@@ -145,7 +190,7 @@ impl OutOfOrder {
 
 /// The result of a migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Migrated {
+pub struct MigrationOutcome {
     /// The version before.
     pub from: i64,
     /// The version afterwards.
@@ -176,7 +221,7 @@ pub trait Store: Send + Sync {
     // ---- schema -------------------------------------------------------------------------------
 
     /// Brings the schema up to date. Safe against other nodes and interruption.
-    async fn migrate(&self) -> StoreResult<Migrated>;
+    async fn migrate(&self) -> StoreResult<MigrationOutcome>;
 
     /// Fails, with the next step for the operator, on wrong versions, unsafe durability, missing privileges
     /// and a schema that does not fit this program. Changes nothing.
@@ -186,14 +231,9 @@ pub trait Store: Send + Sync {
     /// cheap enough to ask a hundred times a second. Rows may become visible a moment later.
     async fn changes(&self) -> StoreResult<Changes>;
 
-    /// Returns the visible outbox rows with ids in these ranges: at most `limit` of each range, lowest ids
-    /// first.
-    async fn arrivals(&self, ranges: Vec<IdRange>, limit: usize)
-    -> StoreResult<Vec<OutboxArrival>>;
-
-    /// Returns those of the destinations that may have due rows: fresh ones, or rows whose time has come.
-    /// Rows of blocked keys count too. Cheap enough for once a second and a thousand destinations.
-    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>>;
+    /// Finds the outbox rows of new ids, and destinations with due rows. Cheap enough for once a second and
+    /// a thousand destinations.
+    async fn find_work(&self, query: WorkQuery) -> StoreResult<OutboxWork>;
 
     // ---- lanes --------------------------------------------------------------------------------
 
@@ -217,7 +257,7 @@ pub trait Store: Send + Sync {
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreResult<Vec<Accepted>>;
+    ) -> StoreResult<Vec<AcceptOutcome>>;
 
     /// Returns the stored positions of a source, by partition.
     async fn positions(&self, source: String) -> StoreResult<Vec<SourcePosition>>;
@@ -228,7 +268,11 @@ pub trait Store: Send + Sync {
 
     /// Settles rows whose lane epoch is still current, all in one transaction with the messages and
     /// dead letters that follow from them.
-    async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled>;
+    async fn settle_inbox(
+        &self,
+        fence: Fence,
+        rows: Vec<InboxSettlement>,
+    ) -> StoreResult<SettleOutcome>;
 
     // ---- outbox -------------------------------------------------------------------------------
 
@@ -248,22 +292,19 @@ pub trait Store: Send + Sync {
         &self,
         fence: Fence,
         rows: Vec<OutboxSettlement>,
-    ) -> StoreResult<Settled>;
+    ) -> StoreResult<SettleOutcome>;
 
     // ---- quarantine and pauses ----------------------------------------------------------------
 
     /// Marks rows without settling them. Returns how many were marked, and how many were refused because
     /// their lane is lost.
-    async fn mark_rows(&self, mark: RowMark) -> StoreResult<Settled>;
+    async fn mark_rows(&self, mark: RowMark) -> StoreResult<SettleOutcome>;
 
     /// Returns every control, by kind and name; at most [`CONTROLS_MAX`](crate::control::CONTROLS_MAX).
     /// Cheap enough for once a second.
     async fn controls(&self) -> StoreResult<Vec<Control>>;
 
     // ---- bulk jobs ----------------------------------------------------------------------------
-
-    /// Returns the rows that [`Store::fetch_outbox`] returns for this fetch, however large, without payloads.
-    async fn bulk_candidates(&self, fetch: Fetch) -> StoreResult<Vec<BulkCandidate>>;
 
     /// Plans, takes, renews or gives back a bulk job. Returns the job if the worker holds it now.
     async fn lease_bulk(&self, lease: BulkLease) -> StoreResult<Option<JobTakeover>>;
@@ -288,15 +329,12 @@ pub trait Store: Send + Sync {
         &self,
         fence: JobFence,
         rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreResult<Settled>;
+    ) -> StoreResult<SettleOutcome>;
 
     // ---- processes ----------------------------------------------------------------------------
 
     /// Returns each process as it is now, in the order asked for.
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>>;
-
-    /// Carries out a change in a transaction of its own, without an inbox row.
-    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome>;
 
     /// Turns at most `limit` due timers of the owner into inbox rows of its inbox
     /// ([`TIMER_FIRED`](crate::process::TIMER_FIRED), message id `timer:<id>`, with a random end where that
@@ -307,7 +345,7 @@ pub trait Store: Send + Sync {
     // ---- upkeep -------------------------------------------------------------------------------
 
     /// Removes, or counts, finished rows past their retention.
-    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<Cleaned>;
+    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<CleanupCounts>;
 
     /// Replaces or removes the report of a process, and removes expired ones.
     async fn report(&self, update: ReportUpdate) -> StoreResult<()>;

@@ -13,10 +13,10 @@ use std::{
 
 use relais_core::{
     async_trait,
-    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::{Control, ControlOrder},
     dead_letter::{DeadLetterStore, DecisionResult, OperatorDecision},
-    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     inspect::{
         IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail,
     },
@@ -24,12 +24,12 @@ use relais_core::{
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{Cleaned, CleanupMode, Overview, ParkedKey, Retention, SerdeErrors},
+    query::{CleanupCounts, CleanupMode, Overview, Retention, SerdeErrors},
     repair::{Mode, Repair, ReprocessOutcome},
     report::{Report, ReportUpdate},
     store::{
-        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, RowMark, Settled, Store,
-        StoreDriver, StoreError, StoreFuture, StoreResult,
+        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
+        StoreDriver, StoreError, StoreFuture, StoreResult, WorkQuery,
     },
 };
 use uuid::Uuid;
@@ -113,11 +113,11 @@ impl Store for FaultyStore {
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreResult<Vec<Accepted>> {
+    ) -> StoreResult<Vec<AcceptOutcome>> {
         if self.bug != PlantedBug::AcknowledgeFirst {
             return self.store.accept(messages, positions).await;
         }
-        let accepted = vec![Accepted::Stored; messages.len()];
+        let accepted = vec![AcceptOutcome::Stored; messages.len()];
         let store = Arc::clone(&self.store);
         tokio::spawn(async move {
             tokio::time::sleep(LATE).await;
@@ -130,6 +130,10 @@ impl Store for FaultyStore {
 
     async fn fetch_outbox(&self, fetch: Fetch) -> StoreResult<Vec<OutboxRow>> {
         let mut rows = self.store.fetch_outbox(fetch.clone()).await?;
+        if fetch.payloads == Payloads::Omitted {
+            // They are read to plan a bulk job, not to be delivered.
+            return Ok(rows);
+        }
         match self.bug {
             PlantedBug::MarkFirst => self.mark(&fetch, &rows).await?,
             PlantedBug::NoKeyGuard => {
@@ -147,13 +151,13 @@ impl Store for FaultyStore {
         &self,
         fence: Fence,
         mut rows: Vec<OutboxSettlement>,
-    ) -> StoreResult<Settled> {
+    ) -> StoreResult<SettleOutcome> {
         match self.bug {
             PlantedBug::NoFence => {}
             // They were settled when they were read.
             PlantedBug::MarkFirst => {
                 let settled = rows.len() as u64;
-                return Ok(Settled { settled, ..Settled::default() });
+                return Ok(SettleOutcome { settled, ..SettleOutcome::default() });
             }
             PlantedBug::BlameMessage => {
                 rows.iter_mut().for_each(blame);
@@ -178,7 +182,7 @@ impl Store for FaultyStore {
         &self,
         fence: JobFence,
         mut rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreResult<Settled> {
+    ) -> StoreResult<SettleOutcome> {
         if self.bug == PlantedBug::DropUnprocessed {
             for (_, fate) in &mut rows {
                 if matches!(fate, OutboxFate::Untouched | OutboxFate::Retry { .. }) {
@@ -190,27 +194,24 @@ impl Store for FaultyStore {
     }
 
     forward! {
-        migrate() -> Migrated;
+        migrate() -> MigrationOutcome;
         check() -> ();
         changes() -> Changes;
-        arrivals(ranges: Vec<IdRange>, limit: usize) -> Vec<OutboxArrival>;
-        destinations_with_work(destinations: Vec<String>) -> Vec<String>;
+        find_work(query: WorkQuery) -> OutboxWork;
         renew_lease(renewal: LeaseRenewal) -> i64;
         release_lanes(fence: Fence, release: LaneRelease) -> ();
         positions(source: String) -> Vec<SourcePosition>;
         fetch_inbox(fetch: Fetch) -> Vec<InboxRow>;
-        settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> Settled;
+        settle_inbox(fence: Fence, rows: Vec<InboxSettlement>) -> SettleOutcome;
         enqueue(messages: Vec<NewMessage>) -> Vec<i64>;
-        mark_rows(mark: RowMark) -> Settled;
+        mark_rows(mark: RowMark) -> SettleOutcome;
         controls() -> Vec<Control>;
-        bulk_candidates(fetch: Fetch) -> Vec<BulkCandidate>;
         lease_bulk(lease: BulkLease) -> Option<JobTakeover>;
         advance_bulk(fence: JobFence, advance: Advance) -> bool;
         bulk_rows(job: Uuid, after: i64, limit: usize, payloads: Payloads) -> Vec<OutboxRow>;
         load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
-        change_process(change: Change) -> ChangeOutcome;
         fire_timers(owner: TimerOwner, limit: usize) -> FiredTimers;
-        cleanup(retention: Retention, mode: CleanupMode) -> Cleaned;
+        cleanup(retention: Retention, mode: CleanupMode) -> CleanupCounts;
         report(update: ReportUpdate) -> ();
     }
 }
@@ -270,7 +271,6 @@ impl Inspect for FaultyStore {
         page(query: PageQuery) -> PageRows;
         get(table: MessageTable, id: String) -> Option<MessageRow>;
         trail(message_id: String) -> Trail;
-        parked_keys(limit: usize) -> Vec<ParkedKey>;
         ids_between(kind: IdKind, low: Uuid, high: Uuid) -> Vec<Uuid>;
         reports() -> Vec<Report>;
     }
@@ -281,6 +281,7 @@ impl DeadLetterStore for FaultyStore {
         decide(decision: OperatorDecision) -> DecisionResult;
         undecodable_rows(filter: SerdeErrors) -> Vec<i64>;
         reprocess(row: i64, repair: Repair, mode: Mode) -> ReprocessOutcome;
+        change_process(change: Change) -> ChangeOutcome;
         control(order: ControlOrder) -> bool;
     }
 }

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use relais_core::{
     BoxFuture,
     credential::Credentials,
-    store::{Migrated, StoreDriver, StoreError},
+    store::{MigrationOutcome, StoreDriver, StoreError},
     time::Timestamp,
 };
 pub use relais_testkit::database::{Dialect, TextRows, quote};
@@ -45,7 +45,7 @@ pub trait Fixture: Send + Sync {
     }
 
     /// Makes the tables, and whatever the nodes need to use them.
-    fn migrate(&self) -> BoxFuture<'_, Result<Migrated, StoreError>> {
+    fn migrate(&self) -> BoxFuture<'_, Result<MigrationOutcome, StoreError>> {
         Box::pin(async move { self.store().migrate().await })
     }
 

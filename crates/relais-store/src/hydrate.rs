@@ -10,7 +10,7 @@ use std::{
 };
 
 use relais_core::{
-    hydrate::{Hydrated, Record},
+    hydrate::{HydratedRecords, Record},
     store::StoreError,
 };
 use serde_json::Value;
@@ -218,7 +218,7 @@ pub(crate) fn by_id(
     asked: &RequestedIds,
     id_column: &str,
     records: Vec<Record>,
-    hydrated: &mut Hydrated,
+    hydrated: &mut HydratedRecords,
 ) -> Result<(), StoreError> {
     for record in records {
         let id = match record.get(id_column) {
@@ -259,7 +259,7 @@ impl KnownGood {
     }
 
     /// Decides whether rows or the statement failed, as far as these results show it.
-    pub(crate) fn judge(&self, hydrated: Hydrated) -> HydrateVerdict {
+    pub(crate) fn judge(&self, hydrated: HydratedRecords) -> HydrateVerdict {
         if let Some(id) = hydrated.records.keys().next() {
             let mut known = self.lock();
             if known.as_ref().is_none_or(|known| !hydrated.records.contains_key(known)) {
@@ -280,14 +280,14 @@ impl KnownGood {
 /// The cause of ids that failed: their rows, or the statement.
 #[derive(Debug)]
 pub(crate) enum HydrateVerdict {
-    Rows(Hydrated),
+    Rows(HydratedRecords),
     Statement(StoreError),
     /// The rows, if this id can still be read.
-    Probe(String, Hydrated),
+    Probe(String, HydratedRecords),
 }
 
 /// The error of a statement that works for no id.
-pub(crate) fn wrong_for_all(hydrated: &Hydrated) -> StoreError {
+pub(crate) fn wrong_for_all(hydrated: &HydratedRecords) -> StoreError {
     let why = hydrated.failed.values().next().map_or("hydrate failed", String::as_str);
     StoreError::setup(format!("{why} (the same for every id of the batch)"))
 }
@@ -323,7 +323,7 @@ impl Halving {
         range: Range<usize>,
         ids: &[String],
         why: &str,
-        hydrated: &mut Hydrated,
+        hydrated: &mut HydratedRecords,
     ) {
         if range.len() > 1 {
             let middle = range.start + range.len() / 2;
@@ -404,7 +404,7 @@ mod tests {
     fn rows_are_found_by_their_id_whatever_its_case() {
         let asked =
             RequestedIds::new(&["a".into(), "B".into(), "c".into(), "C".into(), "7".into()]);
-        let mut found = Hydrated::default();
+        let mut found = HydratedRecords::default();
         let record = |id: Value| json!({ "id": id }).as_object().unwrap().clone();
         let rows = [json!("a"), json!("b"), json!("C"), json!(7), json!("d"), json!(null)];
         by_id(&asked, "id", rows.into_iter().map(record).collect(), &mut found).unwrap();
@@ -419,7 +419,7 @@ mod tests {
     fn several_rows_for_one_id_fail_that_id_only() {
         let asked = RequestedIds::new(&["a".into(), "b".into()]);
         let record = |id: &str| json!({ "id": id }).as_object().unwrap().clone();
-        let mut found = Hydrated::default();
+        let mut found = HydratedRecords::default();
         let rows = ["a", "b", "a", "a"].map(record).to_vec();
         by_id(&asked, "id", rows, &mut found).unwrap();
         assert_eq!(found.records.keys().collect::<Vec<_>>(), ["b"]);
@@ -431,7 +431,10 @@ mod tests {
         let hydrated = |good: usize, bad: usize| {
             let id = |n: usize| n.to_string();
             let records = (0..good).map(|n| (id(n), Record::default())).collect();
-            Hydrated { records, failed: (good..good + bad).map(|n| (id(n), id(n))).collect() }
+            HydratedRecords {
+                records,
+                failed: (good..good + bad).map(|n| (id(n), id(n))).collect(),
+            }
         };
         let known = KnownGood::default();
         let verdict = |good, bad| known.judge(hydrated(good, bad));
@@ -450,7 +453,7 @@ mod tests {
             [(1, vec![0]), (3_001, vec![0, 7, 1_000, 3_000]), (5, vec![]), (0, vec![])]
         {
             let ids: Vec<String> = (0..count).map(|n| n.to_string()).collect();
-            let (mut halving, mut hydrated) = (Halving::new(count), Hydrated::default());
+            let (mut halving, mut hydrated) = (Halving::new(count), HydratedRecords::default());
             let (mut good, mut statements) = (0, 0);
             while let Some(range) = halving.next() {
                 statements += 1;

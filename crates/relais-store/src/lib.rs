@@ -8,9 +8,13 @@
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod hydrate;
 mod migration;
+#[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+mod sqlx_function;
 mod transaction;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod unknown_value;
+#[cfg(any(feature = "postgres", feature = "sqlx-sqlite"))]
+mod with_state;
 
 #[cfg(feature = "postgres")]
 pub mod postgres;

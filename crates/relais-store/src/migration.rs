@@ -4,7 +4,7 @@
 //! changed. `relais_schema` keeps of each what a program that does not know it has to know: from
 //! which program on the tables can be used.
 
-use relais_core::store::{Migrated, StoreError};
+use relais_core::store::{MigrationOutcome, StoreError};
 
 /// One script; each is applied in a transaction of its own, exactly once.
 #[derive(Clone, Copy, Debug)]
@@ -111,9 +111,9 @@ pub(crate) fn check(
 }
 
 /// Returns the result of a run that found `applied` and added `now`.
-pub(crate) fn migrated(applied: &[AppliedScript], now: &[&Script]) -> Migrated {
+pub(crate) fn migrated(applied: &[AppliedScript], now: &[&Script]) -> MigrationOutcome {
     let from = version_of(applied.last().map(|line| line.version));
-    Migrated {
+    MigrationOutcome {
         from,
         to: now.last().map_or(from, |script| script.number),
         applied: now.iter().map(|script| script.name.to_owned()).collect(),

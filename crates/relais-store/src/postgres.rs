@@ -55,26 +55,26 @@ use std::{fmt, sync::Arc};
 use deadpool_postgres::Pool;
 use relais_core::{
     async_trait,
-    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
-    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{Cleaned, CleanupMode, Retention},
+    process::{FiredTimers, Process, ProcessRef, TimerOwner},
+    query::{CleanupCounts, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, RowMark, Settled, Store,
-        StoreError, StoreResult,
+        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
+        StoreError, StoreResult, WorkQuery,
     },
 };
 use uuid::Uuid;
 
 #[cfg(feature = "sqlx-postgres")]
-pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
+pub use self::sqlx_handler::{sqlx_handler, sqlx_handler_with};
 use self::{
-    accept::DuplicateHint, check::Durability, cleanup::Places, connect::Connected,
+    accept::DuplicateHint, check::Durability, cleanup::Places, connect::StoreConnections,
     low_water_mark::Marks, pools::Pools, session::Sessions,
 };
 pub use self::{
@@ -86,17 +86,19 @@ pub use self::{
     roles::roles_sql,
 };
 use crate::Script;
+#[cfg(feature = "sqlx-postgres")]
+pub use crate::sqlx_function::{SqlxHandlerFn, SqlxStateHandlerFn};
 
 /// A store in a PostgreSQL database. Cheap to clone.
 #[derive(Clone)]
 pub struct PostgresStore {
     pools: Arc<Pools>,
-    shared: Arc<Shared>,
+    shared: Arc<StoreState>,
     scripts: &'static [Script],
 }
 
 /// State that the methods keep between calls; all of it can be lost without harm.
-struct Shared {
+struct StoreState {
     durability: Durability,
     marks: Arc<Marks>,
     sessions: Arc<Sessions>,
@@ -110,10 +112,11 @@ impl PostgresStore {
     /// Returns `true` the first time for this handler and message, in a transaction of its own. In your own
     /// transaction use [`Transaction::once`](crate::Transaction::once).
     pub async fn once(&self, handler: String, message_id: String) -> Result<bool, StoreError> {
-        self.run((handler, message_id), |client, _, (handler, message_id)| {
-            Box::pin(inbox::once(client, handler, message_id))
-        })
-        .await
+        self.engine()
+            .run((handler, message_id), |client, _, (handler, message_id)| {
+                Box::pin(inbox::once(client, handler, message_id))
+            })
+            .await
     }
 
     /// Connects to `postgres://user:password@host:port/database?sslmode=…`, in libpq's words. Does not
@@ -145,12 +148,12 @@ impl PostgresStore {
         Ok(Self::new(connected, &options, Arc::default()))
     }
 
-    fn new(connected: Connected, options: &PostgresOptions, marks: Arc<Marks>) -> Self {
+    fn new(connected: StoreConnections, options: &PostgresOptions, marks: Arc<Marks>) -> Self {
         let durability =
             if options.unsafe_durability { Durability::Waived } else { Durability::Required };
         let (duplicates, places) = Default::default();
-        let Connected { pools, sessions, warnings } = connected;
-        let shared = Shared { durability, marks, sessions, warnings, duplicates, places };
+        let StoreConnections { pools, sessions, warnings } = connected;
+        let shared = StoreState { durability, marks, sessions, warnings, duplicates, places };
         Self { pools: Arc::new(pools), shared: Arc::new(shared), scripts: SCRIPTS }
     }
 
@@ -181,145 +184,151 @@ impl fmt::Debug for PostgresStore {
 
 #[async_trait]
 impl Store for PostgresStore {
-    async fn migrate(&self) -> StoreResult<Migrated> {
-        self.run_other(self.scripts, |client, _, scripts| {
-            Box::pin(migrate::migrate(client, scripts))
-        })
-        .await
+    async fn migrate(&self) -> StoreResult<MigrationOutcome> {
+        self.others()
+            .run(self.scripts, |client, _, scripts| Box::pin(migrate::migrate(client, scripts)))
+            .await
     }
 
     async fn check(&self) -> StoreResult<()> {
-        self.run_other(self.scripts, |client, shared, scripts| {
-            Box::pin(check::check(client, shared.durability, scripts))
-        })
-        .await
+        self.others()
+            .run(self.scripts, |client, shared, scripts| {
+                Box::pin(check::check(client, shared.durability, scripts))
+            })
+            .await
     }
 
     async fn changes(&self) -> StoreResult<Changes> {
-        self.run_lease((), |client, _, ()| Box::pin(check::changes(client))).await
+        self.leases().run((), |client, _, ()| Box::pin(check::changes(client))).await
     }
 
-    async fn arrivals(
-        &self,
-        ranges: Vec<IdRange>,
-        limit: usize,
-    ) -> StoreResult<Vec<OutboxArrival>> {
-        self.run_lease((ranges, limit), |client, _, (ranges, limit)| {
-            Box::pin(check::arrivals(client, ranges, *limit))
-        })
-        .await
-    }
-
-    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>> {
-        let marks = self.shared.marks.for_search(&destinations);
-        self.run_lease((destinations, marks), |client, _, (destinations, marks)| {
-            Box::pin(check::destinations_with_work(client, destinations, marks))
-        })
-        .await
+    async fn find_work(&self, query: WorkQuery) -> StoreResult<OutboxWork> {
+        let marks = self.shared.marks.for_search(&query.destinations);
+        self.leases()
+            .run((query, marks), |client, _, (query, marks)| {
+                Box::pin(check::find_work(client, query, marks))
+            })
+            .await
     }
 
     async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64> {
-        self.run_lease(renewal, |client, _, renewal| Box::pin(lanes::renew(client, renewal))).await
+        self.leases()
+            .run(renewal, |client, _, renewal| Box::pin(lanes::renew(client, renewal)))
+            .await
     }
 
     async fn lease_lanes(&self, request: LaneRequest) -> StoreResult<LaneGrant> {
-        self.run_lease(request, |client, _, request| Box::pin(lanes::lease(client, request))).await
+        self.leases()
+            .run(request, |client, _, request| Box::pin(lanes::lease(client, request)))
+            .await
     }
 
     async fn release_lanes(&self, fence: Fence, release: LaneRelease) -> StoreResult<()> {
-        self.run_lease((fence, release), |client, _, (fence, release)| {
-            Box::pin(lanes::release(client, fence, release))
-        })
-        .await
+        self.leases()
+            .run((fence, release), |client, _, (fence, release)| {
+                Box::pin(lanes::release(client, fence, release))
+            })
+            .await
     }
 
     async fn accept(
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreResult<Vec<Accepted>> {
-        self.run((messages, positions), |client, shared, (messages, positions)| {
-            Box::pin(accept::accept(client, &shared.duplicates, messages, positions))
-        })
-        .await
+    ) -> StoreResult<Vec<AcceptOutcome>> {
+        self.engine()
+            .run((messages, positions), |client, shared, (messages, positions)| {
+                Box::pin(accept::accept(client, &shared.duplicates, messages, positions))
+            })
+            .await
     }
 
     async fn positions(&self, source: String) -> StoreResult<Vec<SourcePosition>> {
-        self.run(source, |client, _, source| Box::pin(accept::positions(client, source))).await
+        self.engine()
+            .run(source, |client, _, source| Box::pin(accept::positions(client, source)))
+            .await
     }
 
     async fn fetch_inbox(&self, fetch: Fetch) -> StoreResult<Vec<InboxRow>> {
-        self.run(fetch, |client, shared, fetch| {
-            Box::pin(inbox::fetch(client, &shared.marks, fetch))
-        })
-        .await
+        self.engine()
+            .run(fetch, |client, shared, fetch| {
+                Box::pin(inbox::fetch(client, &shared.marks, fetch))
+            })
+            .await
     }
 
-    async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled> {
-        self.run((fence, rows), |client, _, (fence, rows)| {
-            Box::pin(inbox::settle(client, fence, rows))
-        })
-        .await
+    async fn settle_inbox(
+        &self,
+        fence: Fence,
+        rows: Vec<InboxSettlement>,
+    ) -> StoreResult<SettleOutcome> {
+        self.engine()
+            .run((fence, rows), |client, _, (fence, rows)| {
+                Box::pin(inbox::settle(client, fence, rows))
+            })
+            .await
     }
 
     async fn enqueue(&self, messages: Vec<NewMessage>) -> StoreResult<Vec<i64>> {
-        self.run(messages, |client, _, messages| Box::pin(outbox::write(client, messages))).await
+        self.engine()
+            .run(messages, |client, _, messages| Box::pin(outbox::write(client, messages)))
+            .await
     }
 
     async fn fetch_outbox(&self, fetch: Fetch) -> StoreResult<Vec<OutboxRow>> {
-        self.run(fetch, |client, shared, fetch| {
-            Box::pin(outbox::fetch(client, &shared.marks, fetch))
-        })
-        .await
+        self.engine()
+            .run(fetch, |client, shared, fetch| {
+                Box::pin(outbox::fetch(client, &shared.marks, fetch))
+            })
+            .await
     }
 
     async fn settle_outbox(
         &self,
         fence: Fence,
         rows: Vec<OutboxSettlement>,
-    ) -> StoreResult<Settled> {
-        self.run((fence, rows), |client, _, (fence, rows)| {
-            Box::pin(outbox::settle(client, fence, rows))
-        })
-        .await
+    ) -> StoreResult<SettleOutcome> {
+        self.engine()
+            .run((fence, rows), |client, _, (fence, rows)| {
+                Box::pin(outbox::settle(client, fence, rows))
+            })
+            .await
     }
 
-    async fn mark_rows(&self, mark: RowMark) -> StoreResult<Settled> {
-        self.run(mark, |client, _, mark| match mark {
-            RowMark::LostWorker { fence, rows } => {
-                Box::pin(quarantine::note_loss(client, fence, rows))
-            }
-            RowMark::EndQuarantine { fence, lanes } => {
-                Box::pin(quarantine::end(client, fence, lanes))
-            }
-            RowMark::ResumedProcessTypes => Box::pin(control::wake_paused(client)),
-        })
-        .await
+    async fn mark_rows(&self, mark: RowMark) -> StoreResult<SettleOutcome> {
+        self.engine()
+            .run(mark, |client, _, mark| match mark {
+                RowMark::LostWorker { fence, rows } => {
+                    Box::pin(quarantine::note_loss(client, fence, rows))
+                }
+                RowMark::EndQuarantine { fence, lanes } => {
+                    Box::pin(quarantine::end(client, fence, lanes))
+                }
+                RowMark::ResumedProcessTypes => Box::pin(control::wake_paused(client)),
+            })
+            .await
     }
 
     async fn controls(&self) -> StoreResult<Vec<Control>> {
-        self.run_lease((), |client, _, ()| Box::pin(control::controls(client))).await
-    }
-
-    async fn bulk_candidates(&self, fetch: Fetch) -> StoreResult<Vec<BulkCandidate>> {
-        self.run(fetch, |client, shared, fetch| {
-            Box::pin(outbox::candidates(client, &shared.marks, fetch))
-        })
-        .await
+        self.leases().run((), |client, _, ()| Box::pin(control::controls(client))).await
     }
 
     async fn lease_bulk(&self, lease: BulkLease) -> StoreResult<Option<JobTakeover>> {
         if matches!(lease, BulkLease::Plan { .. }) {
-            return self.run(lease, |client, _, lease| Box::pin(bulk::lease(client, lease))).await;
+            return self
+                .engine()
+                .run(lease, |client, _, lease| Box::pin(bulk::lease(client, lease)))
+                .await;
         }
-        self.run_lease(lease, |client, _, lease| Box::pin(bulk::lease(client, lease))).await
+        self.leases().run(lease, |client, _, lease| Box::pin(bulk::lease(client, lease))).await
     }
 
     async fn advance_bulk(&self, fence: JobFence, advance: Advance) -> StoreResult<bool> {
-        self.run((fence, advance), |client, _, (fence, step)| {
-            Box::pin(bulk::advance(client, fence, step))
-        })
-        .await
+        self.engine()
+            .run((fence, advance), |client, _, (fence, step)| {
+                Box::pin(bulk::advance(client, fence, step))
+            })
+            .await
     }
 
     async fn bulk_rows(
@@ -329,46 +338,48 @@ impl Store for PostgresStore {
         limit: usize,
         payloads: Payloads,
     ) -> StoreResult<Vec<OutboxRow>> {
-        self.run((job, after, limit, payloads), |client, _, (job, after, limit, payloads)| {
-            Box::pin(bulk::rows_of(client, (*job, *after), *limit, *payloads))
-        })
-        .await
+        self.engine()
+            .run((job, after, limit, payloads), |client, _, (job, after, limit, payloads)| {
+                Box::pin(bulk::rows_of(client, (*job, *after), *limit, *payloads))
+            })
+            .await
     }
 
     async fn settle_bulk(
         &self,
         fence: JobFence,
         rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreResult<Settled> {
-        self.run((fence, rows), |client, _, (fence, rows)| {
-            Box::pin(bulk::settle(client, fence, rows))
-        })
-        .await
+    ) -> StoreResult<SettleOutcome> {
+        self.engine()
+            .run((fence, rows), |client, _, (fence, rows)| {
+                Box::pin(bulk::settle(client, fence, rows))
+            })
+            .await
     }
 
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>> {
-        self.run(wanted, |client, _, wanted| Box::pin(process::load(client, wanted))).await
-    }
-
-    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome> {
-        self.run(change, |client, _, change| Box::pin(process::change(client, change))).await
+        self.engine().run(wanted, |client, _, wanted| Box::pin(process::load(client, wanted))).await
     }
 
     async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<FiredTimers> {
-        self.run((owner, limit), |client, _, (owner, limit)| {
-            Box::pin(process::fire_timers(client, owner, *limit))
-        })
-        .await
+        self.engine()
+            .run((owner, limit), |client, _, (owner, limit)| {
+                Box::pin(process::fire_timers(client, owner, *limit))
+            })
+            .await
     }
 
-    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<Cleaned> {
-        self.run_other((retention, mode), |client, shared, (retention, mode)| {
-            Box::pin(cleanup::cleanup(client, &shared.places, retention, *mode))
-        })
-        .await
+    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<CleanupCounts> {
+        self.others()
+            .run((retention, mode), |client, shared, (retention, mode)| {
+                Box::pin(cleanup::cleanup(client, &shared.places, retention, *mode))
+            })
+            .await
     }
 
     async fn report(&self, update: ReportUpdate) -> StoreResult<()> {
-        self.run_lease(update, |client, _, update| Box::pin(control::report(client, update))).await
+        self.leases()
+            .run(update, |client, _, update| Box::pin(control::report(client, update)))
+            .await
     }
 }

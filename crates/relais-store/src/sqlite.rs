@@ -41,25 +41,25 @@ use std::{
 
 use relais_core::{
     async_trait,
-    bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
+    bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
-    inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    process::{Change, ChangeOutcome, FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{Cleaned, CleanupMode, Retention},
+    process::{FiredTimers, Process, ProcessRef, TimerOwner},
+    query::{CleanupCounts, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, IdRange, Migrated, OutboxArrival, Payloads, RowMark, Settled, Store,
-        StoreError, StoreResult,
+        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
+        StoreError, StoreResult, WorkQuery,
     },
 };
 use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 #[cfg(feature = "sqlx-sqlite")]
-pub use self::sqlx_handler::{SqlxHandlerFn, SqlxStateHandlerFn, sqlx_handler, sqlx_handler_with};
+pub use self::sqlx_handler::{sqlx_handler, sqlx_handler_with};
 pub use self::{
     connect::SqliteOptions,
     handler::{handler, handler_with},
@@ -69,6 +69,8 @@ pub use self::{
 };
 use self::{low_water_mark::Marks, reader::Readers, writer::Writer};
 use crate::Script;
+#[cfg(feature = "sqlx-sqlite")]
+pub use crate::sqlx_function::{SqlxHandlerFn, SqlxStateHandlerFn};
 
 /// relais's rows in a SQLite file. Cheap to clone; all clones share one writer.
 #[derive(Clone, Debug)]
@@ -164,7 +166,7 @@ impl SqliteStore {
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn migrate(&self) -> StoreResult<Migrated> {
+    async fn migrate(&self) -> StoreResult<MigrationOutcome> {
         migrate::migrate(self.writer(), self.scripts).await
     }
 
@@ -177,16 +179,8 @@ impl Store for SqliteStore {
         self.inner.watcher.read(check::changes).await
     }
 
-    async fn arrivals(
-        &self,
-        ranges: Vec<IdRange>,
-        limit: usize,
-    ) -> StoreResult<Vec<OutboxArrival>> {
-        self.inner.watcher.read(move |db| check::arrivals(db, &ranges, limit)).await
-    }
-
-    async fn destinations_with_work(&self, destinations: Vec<String>) -> StoreResult<Vec<String>> {
-        self.inner.watcher.read(move |db| check::destinations_with_work(db, &destinations)).await
+    async fn find_work(&self, query: WorkQuery) -> StoreResult<OutboxWork> {
+        self.inner.watcher.read(move |db| check::find_work(db, &query)).await
     }
 
     async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64> {
@@ -205,7 +199,7 @@ impl Store for SqliteStore {
         &self,
         messages: Vec<NewInbox>,
         positions: Vec<SourcePosition>,
-    ) -> StoreResult<Vec<Accepted>> {
+    ) -> StoreResult<Vec<AcceptOutcome>> {
         self.writer().run(move |tx| inbox::accept(tx, &messages, &positions)).await
     }
 
@@ -217,7 +211,11 @@ impl Store for SqliteStore {
         self.fetch(move |db, marks| inbox::fetch(db, marks, &fetch)).await
     }
 
-    async fn settle_inbox(&self, fence: Fence, rows: Vec<InboxSettlement>) -> StoreResult<Settled> {
+    async fn settle_inbox(
+        &self,
+        fence: Fence,
+        rows: Vec<InboxSettlement>,
+    ) -> StoreResult<SettleOutcome> {
         self.writer().run(move |tx| inbox::settle(tx, &fence, &rows)).await
     }
 
@@ -233,11 +231,11 @@ impl Store for SqliteStore {
         &self,
         fence: Fence,
         rows: Vec<OutboxSettlement>,
-    ) -> StoreResult<Settled> {
+    ) -> StoreResult<SettleOutcome> {
         self.writer().run(move |tx| outbox::settle(tx, &fence, &rows)).await
     }
 
-    async fn mark_rows(&self, mark: RowMark) -> StoreResult<Settled> {
+    async fn mark_rows(&self, mark: RowMark) -> StoreResult<SettleOutcome> {
         let run = move |tx: &Transaction<'_>| match &mark {
             RowMark::LostWorker { fence, rows } => quarantine::note(tx, fence, rows),
             RowMark::EndQuarantine { fence, lanes } => quarantine::end(tx, fence, lanes),
@@ -248,10 +246,6 @@ impl Store for SqliteStore {
 
     async fn controls(&self) -> StoreResult<Vec<Control>> {
         self.inner.watcher.read(control::controls).await
-    }
-
-    async fn bulk_candidates(&self, fetch: Fetch) -> StoreResult<Vec<BulkCandidate>> {
-        self.fetch(move |db, marks| outbox::candidates(db, marks, &fetch)).await
     }
 
     async fn lease_bulk(&self, lease: BulkLease) -> StoreResult<Option<JobTakeover>> {
@@ -276,7 +270,7 @@ impl Store for SqliteStore {
         &self,
         fence: JobFence,
         rows: Vec<(i64, OutboxFate)>,
-    ) -> StoreResult<Settled> {
+    ) -> StoreResult<SettleOutcome> {
         self.writer().run(move |tx| bulk::settle(tx, &fence, &rows)).await
     }
 
@@ -284,15 +278,11 @@ impl Store for SqliteStore {
         self.readers().read(move |db| process::load(db, &wanted)).await
     }
 
-    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome> {
-        self.writer().run(move |tx| process::change_one(tx, &change)).await
-    }
-
     async fn fire_timers(&self, owner: TimerOwner, limit: usize) -> StoreResult<FiredTimers> {
         process::fire_timers(self, owner, limit).await
     }
 
-    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<Cleaned> {
+    async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<CleanupCounts> {
         match mode {
             CleanupMode::Remove { rows_max } => {
                 self.writer().run(move |tx| cleanup::cleanup(tx, &retention, rows_max)).await

@@ -23,9 +23,6 @@ impl Aggregate for Account {
     fn id(&self) -> String {
         self.id.clone()
     }
-    fn events(&self) -> &Events {
-        &self.events
-    }
     fn events_mut(&mut self) -> &mut Events {
         &mut self.events
     }

@@ -46,8 +46,7 @@ async fn main() -> anyhow::Result<()> {
 
     let pager = Arc::new(Pager::default());
     let running = App::new(db.store()).destination("pager", pager.clone()).start();
-    running.idle().await?;
-    running.stop().await;
+    running.stop_when_idle().await?;
 
     let sent = pager.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let dead = db.overview().await?.dead_letters_open;

@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 
-use relais::{
-    App, Inspect, Message, NewInbox, Outbox, Outcome, Received, Store, log::LogPublisher, sqlite,
-};
-use relais_testkit::{Database, scratch};
+use relais::{App, Inspect, Message, Outbox, Outcome, Received, Store, log::LogPublisher, sqlite};
+use relais_testkit::{Database, arrived, scratch};
+use serde_json::json;
 use sqlx::{SqliteConnection, SqlitePool, sqlite::SqliteConnectOptions};
 
 #[derive(serde::Deserialize)]
@@ -22,44 +21,39 @@ struct OrderPaid {
     order_id: String,
 }
 
-/// The state of the service: here, the smallest amount in cents.
+/// The state of the service: the smallest amount, in cents.
 struct Billing(i64);
 
-impl Billing {
-    async fn on_payment(
-        &self,
-        tx: &mut SqliteConnection,
-        message: Received<PaymentReceived>,
-    ) -> anyhow::Result<Outcome> {
-        let PaymentReceived { order_id, cents } = message.payload;
-        if cents < self.0 {
-            return Ok(Outcome::fail("TOO_SMALL", "the amount is too small")); // a dead letter
-        }
-        let update = sqlx::query("UPDATE orders SET paid = paid + ? WHERE id = ?");
-        update.bind(cents).bind(&order_id).execute(&mut *tx).await?; // an error is tried again
-        Outbox::to("warehouse").send(&mut *tx, &OrderPaid { order_id }).await?;
-        Ok(Outcome::Done)
+async fn on_payment(
+    billing: &Billing,
+    tx: &mut SqliteConnection,
+    message: Received<PaymentReceived>,
+) -> anyhow::Result<Outcome> {
+    let PaymentReceived { order_id, cents } = message.payload;
+    if cents < billing.0 {
+        return Ok(Outcome::fail("TOO_SMALL", "the amount is too small")); // a dead letter
     }
+    let update = sqlx::query("UPDATE orders SET paid = paid + ? WHERE id = ?");
+    update.bind(cents).bind(&order_id).execute(&mut *tx).await?; // an error is tried again
+    Outbox::to("warehouse").send(&mut *tx, &OrderPaid { order_id }).await?;
+    Ok(Outcome::Done)
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let db = scratch::sqlite().await; // a service opens a `SqliteStore`
-    db.run("CREATE TABLE orders (id TEXT, paid INTEGER); INSERT INTO orders VALUES ('o-1', 0)")
-        .await;
+    db.run("CREATE TABLE orders (id, paid INTEGER); INSERT INTO orders VALUES ('o-1', 0)").await;
     let pool = SqlitePool::connect_with(SqliteConnectOptions::new().filename(db.path())).await?;
     let billing = Arc::new(Billing(100));
-    let handler = sqlite::sqlx_handler_with(pool.clone(), billing, Billing::on_payment);
     let running = App::new(db.store())
-        .handle("PaymentReceived", handler)
+        .handle("PaymentReceived", sqlite::sqlx_handler_with(pool.clone(), billing, on_payment))
         .destination("warehouse", Arc::new(LogPublisher::stdout()))
         .start();
     for (id, cents) in [("p-1", 500), ("p-2", 1)] {
-        let payload = format!(r#"{{"order_id": "o-1", "cents": {cents}}}"#);
-        db.accept(vec![NewInbox::new("bank", id, "PaymentReceived", &payload)], vec![]).await?;
+        let payment = json!({"order_id": "o-1", "cents": cents});
+        db.accept(vec![arrived(id, "PaymentReceived", payment)], vec![]).await?;
     }
-    running.idle().await?;
-    running.stop().await;
+    running.stop_when_idle().await?;
     let paid: i64 = sqlx::query_scalar("SELECT paid FROM orders").fetch_one(&pool).await?;
     anyhow::ensure!(paid == 500 && db.overview().await?.dead_letters_open == 1);
     Ok(())

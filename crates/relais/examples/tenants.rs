@@ -53,8 +53,7 @@ async fn main() -> anyhow::Result<()> {
         running.push((tenant, app.start()));
     }
     for (tenant, workers) in running {
-        workers.idle().await?; // all its messages are delivered
-        workers.stop().await;
+        workers.stop_when_idle().await?; // all its messages are delivered
         client.batch_execute(&format!("DROP SCHEMA {tenant} CASCADE")).await?;
     }
     Ok(())

@@ -51,8 +51,7 @@ async fn main() -> anyhow::Result<()> {
         let accepted = db.accept(vec![payment.clone()], vec![]).await?;
         println!("p-1: {:?}", accepted[0]); // Stored, then Duplicate
     }
-    running.idle().await?;
-    running.stop().await;
+    running.stop_when_idle().await?;
     let row = db.pool().get().await?.query_one("SELECT paid FROM orders", &[]).await?;
     let paid: i64 = row.get(0);
     anyhow::ensure!(paid == 500, "the payment counts once");

@@ -28,7 +28,6 @@
 //! impl Aggregate for Order {
 //!     const TYPE: &'static str = "Order";
 //!     fn id(&self) -> String { self.id.clone() }
-//!     fn events(&self) -> &Events { &self.events }
 //!     fn events_mut(&mut self) -> &mut Events { &mut self.events }
 //! }
 //!
@@ -97,9 +96,6 @@ pub trait Aggregate {
     fn id(&self) -> String;
 
     /// Returns the events recorded since it was read, with the version at which it was read.
-    fn events(&self) -> &Events;
-
-    /// Returns the same events, to record more.
     fn events_mut(&mut self) -> &mut Events;
 }
 
@@ -249,8 +245,9 @@ impl Repository {
         A: Persist<T>,
     {
         let rows = self.rows(aggregate)?;
-        let written = aggregate.persist(tx, aggregate.events().version()).await;
-        prove(aggregate, written.map_err(Into::into).map(|rows| rows > 0))?;
+        let version = aggregate.events_mut().version();
+        let written = aggregate.persist(tx, version).await;
+        prove(aggregate, version, written.map_err(Into::into).map(|rows| rows > 0))?;
         if !rows.is_empty() {
             tx.enqueue(&rows).await.map_err(|source| unsent(aggregate, source))?;
         }
@@ -264,8 +261,9 @@ impl Repository {
         A: PersistBlocking<T>,
     {
         let rows = self.rows(aggregate)?;
-        let written = aggregate.persist(tx, aggregate.events().version());
-        prove(aggregate, written.map_err(Into::into).map(|rows| rows > 0))?;
+        let version = aggregate.events_mut().version();
+        let written = aggregate.persist(tx, version);
+        prove(aggregate, version, written.map_err(Into::into).map(|rows| rows > 0))?;
         if !rows.is_empty() {
             tx.enqueue(&rows).map_err(|source| unsent(aggregate, source))?;
         }
@@ -273,26 +271,26 @@ impl Repository {
     }
 
     /// Returns the outbox rows of the recorded events, or the error of the first event that cannot be stored.
-    fn rows<A: Aggregate>(&self, aggregate: &A) -> Result<Vec<NewMessage>, SaveError> {
-        let events = aggregate.events().recorded();
+    fn rows<A: Aggregate>(&self, aggregate: &mut A) -> Result<Vec<NewMessage>, SaveError> {
+        let (aggregate_id, name) = (aggregate.id(), name(aggregate));
+        let events = aggregate.events_mut().recorded();
         if events.len() > EVENTS_MAX {
-            return Err(SaveError::TooMany { aggregate: name(aggregate), events: events.len() });
+            return Err(SaveError::TooMany { aggregate: name, events: events.len() });
         }
-        let aggregate_id = aggregate.id();
         let usable_id = text::aggregate_id(&aggregate_id);
         let msg_key = text::identity(&aggregate_id, text::KEY_MAX);
         let mut ids = HashSet::with_capacity(events.len());
         let row = |event: &RecordedEvent| {
             let event_type = event.event_type();
             let refused = |reason: &str| SaveError::Unstorable {
-                aggregate: name(aggregate),
+                aggregate: name.clone(),
                 event_type,
                 reason: reason.to_owned(),
             };
             usable_id.as_ref().map_err(|reason| refused(reason))?;
             let registered = self.destinations.get(event_type).map(String::as_str);
             let Some(destination) = event.destination.or(registered) else {
-                return Err(SaveError::UnknownEvent { aggregate: name(aggregate), event_type });
+                return Err(SaveError::UnknownEvent { aggregate: name.clone(), event_type });
             };
             let payload = event.payload.as_ref().map_err(|reason| refused(reason))?;
             if !ids.insert(event.message_id) {
@@ -318,14 +316,12 @@ impl Repository {
 /// Checks that the state was written from the version at which it was read.
 fn prove<A: Aggregate>(
     aggregate: &A,
+    version: i64,
     changed: Result<bool, Box<dyn Error + Send + Sync>>,
 ) -> Result<(), SaveError> {
     match changed {
         Ok(true) => Ok(()),
-        Ok(false) => Err(SaveError::Conflict {
-            aggregate: name(aggregate),
-            version: aggregate.events().version(),
-        }),
+        Ok(false) => Err(SaveError::Conflict { aggregate: name(aggregate), version }),
         Err(source) => Err(SaveError::State { aggregate: name(aggregate), source }),
     }
 }

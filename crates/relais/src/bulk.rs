@@ -21,10 +21,10 @@ use std::{
 
 use async_trait::async_trait;
 use relais_core::{
-    bulk::{BulkCandidate, BulkLease, BulkTarget, JobFence, JobTakeover},
+    bulk::{BulkLease, BulkTarget, JobFence, JobTakeover},
     lane::OwnedLane,
     outbox::OutboxRow,
-    store::{Fetch, StoreDriver, StoreError},
+    store::{Fetch, Payloads, StoreDriver, StoreError},
 };
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -205,7 +205,8 @@ impl BulkRelay {
             self.plan_at = Instant::now() + wait;
             return Ok(rest(wait));
         }
-        let chosen = self.suspects.choose(choose(&rows, &lanes, limit), &rows, max);
+        let losses = rows.iter().map(|row| (row.id, row.lost_workers));
+        let chosen = self.suspects.choose(choose(&rows, &lanes, limit), losses, max);
         let chosen = self.halving.choose(chosen, max);
         if chosen.is_empty() {
             return Ok(rest(REST_MAX));
@@ -239,21 +240,16 @@ impl BulkRelay {
     async fn fetch(
         &mut self,
         limit: usize,
-    ) -> Result<Option<(Vec<OwnedLane>, Vec<BulkCandidate>)>, StoreError> {
+    ) -> Result<Option<(Vec<OwnedLane>, Vec<OutboxRow>)>, StoreError> {
         let keeper = self.reader().keeper();
         let lanes = keeper.usable();
         if lanes.is_empty() {
             return Ok(None);
         }
-        let fetch = Fetch {
-            scope: keeper.fence().scope.clone(),
-            lanes: lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit,
-            bytes: usize::MAX,
-        };
-        Ok(Some((lanes, self.store.bulk_candidates(fetch).await?)))
+        let scope = keeper.fence().scope.clone();
+        let payloads = Payloads::Omitted;
+        let fetch = Fetch { payloads, ..Fetch::new(scope, lanes.clone(), limit) };
+        Ok(Some((lanes, self.store.fetch_outbox(fetch).await?)))
     }
 
     /// Returns how long a job should still wait for more rows.

@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use relais_core::{
-    query::{Cleaned, CleanupMode, Retention},
+    query::{CleanupCounts, CleanupMode, Retention},
     store::{Store, StoreError},
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Cleanup {
     observer: Arc<Observer>,
     next: Instant,
     /// Rows removed since the last rest: one line of the log names them all.
-    removed: Cleaned,
+    removed: CleanupCounts,
 }
 
 impl Cleanup {
@@ -39,12 +39,12 @@ impl Cleanup {
         retention: Retention,
         observer: Arc<Observer>,
     ) -> Self {
-        Self { store, retention, observer, next: Instant::now(), removed: Cleaned::default() }
+        Self { store, retention, observer, next: Instant::now(), removed: CleanupCounts::default() }
     }
 
     /// Logs the rows of a clean-up that has reached its end.
     fn report(&mut self) {
-        let Cleaned { inbox, outbox, handled, dead_letters, processes } =
+        let CleanupCounts { inbox, outbox, handled, dead_letters, processes } =
             std::mem::take(&mut self.removed);
         tracing::info!(
             inbox,

@@ -27,7 +27,7 @@ use std::{
 use async_trait::async_trait;
 use relais_core::{
     delivery::Problem,
-    handler::{Handled, Handler, Outcome},
+    handler::{HandleOutcome, Handler, Outcome},
     inbox::{InboxFate, InboxRow, InboxSettlement, SUBSCRIBER_SEPARATOR, source_of},
     process::{SOURCE_SYSTEM, TIMER_FIRED},
     quarantine::Treatment,
@@ -77,7 +77,7 @@ pub(crate) enum EventAction {
     Ignored,
 }
 
-type FinishedHandler = (RowInFlight<InboxRow>, Handled, Option<OpenSpan>);
+type FinishedHandler = (RowInFlight<InboxRow>, HandleOutcome, Option<OpenSpan>);
 
 /// A row that is handled as soon as its settlement is committed.
 struct UnsettledRow {
@@ -192,7 +192,7 @@ impl InboxWorker {
             let mut forget = HashSet::new();
             self.end_span(&handled, span);
             match handled {
-                Handled::Committed => {
+                HandleOutcome::Committed => {
                     crate::fail_point!("handler.after_commit");
                     self.sessions.lost.remove(&entry.row.id);
                     self.counters.processed(1);
@@ -200,18 +200,18 @@ impl InboxWorker {
                     log_handled(&entry.row);
                     self.reader.queues.release([entry.row.id]);
                 }
-                Handled::RolledBack(outcome) => self.judge(&entry, outcome, &mut forget),
-                Handled::Refused => {
+                HandleOutcome::RolledBack(outcome) => self.judge(&entry, outcome, &mut forget),
+                HandleOutcome::Refused => {
                     self.counters.refused(1);
                     self.reader.keeper().distrust();
                     self.reader.queues.release([entry.row.id]);
                     forget.insert(entry.row.msg_key.clone());
                 }
-                Handled::Unavailable(error) => {
+                HandleOutcome::Unavailable(error) => {
                     self.put_back(&entry, &error);
                     continue;
                 }
-                Handled::SessionLost(error) => {
+                HandleOutcome::SessionLost(error) => {
                     self.sessions.to_judge.push((entry, error));
                     continue;
                 }

@@ -13,7 +13,7 @@ use std::{
 use async_trait::async_trait;
 use relais_core::{
     delivery::Problem,
-    inbox::{Accepted, Content, NewInbox, SourcePosition, in_inbox},
+    inbox::{AcceptOutcome, Content, NewInbox, SourcePosition, in_inbox},
     source::{Positions, Source, SourceBatch, SourceError},
     store::{Store, StoreError, StoreFuture},
     text,
@@ -122,7 +122,7 @@ impl Worker for Ingest {
 
 impl Ingest {
     /// Stores a batch. Meanwhile reads the next one, until an operator or a stop ends that.
-    async fn accept(&mut self, batch: SourceBatch) -> Result<Vec<Accepted>, StoreError> {
+    async fn accept(&mut self, batch: SourceBatch) -> Result<Vec<AcceptOutcome>, StoreError> {
         let mut storing = pin!(accept(self.store.as_ref(), batch));
         self.ahead = tokio::select! {
             biased;
@@ -192,12 +192,12 @@ impl IngestedBatch {
         }
     }
 
-    fn undecodable(&self, accepted: &[Accepted]) -> u64 {
-        let is_new = |at: &&usize| accepted.get(**at) == Some(&Accepted::Stored);
+    fn undecodable(&self, accepted: &[AcceptOutcome]) -> u64 {
+        let is_new = |at: &&usize| accepted.get(**at) == Some(&AcceptOutcome::Stored);
         self.undecodable.iter().filter(is_new).count() as u64
     }
 
-    fn trace(&self, tracer: Option<&Tracer>, source: &str, accepted: &[Accepted]) {
+    fn trace(&self, tracer: Option<&Tracer>, source: &str, accepted: &[AcceptOutcome]) {
         if let Some(tracer) = tracer {
             tracer.accepted(source, &self.messages, accepted, self.start);
         }
@@ -215,7 +215,7 @@ async fn wait(source: &str, reason: &str, stop: &CancellationToken) -> PassOutco
 
 /// Stores a batch in one transaction. If the database refuses a message, each is stored by itself; the
 /// refused one is kept as undecodable with the reason. One bad message does not stop the others.
-async fn accept(store: &dyn Store, batch: SourceBatch) -> Result<Vec<Accepted>, StoreError> {
+async fn accept(store: &dyn Store, batch: SourceBatch) -> Result<Vec<AcceptOutcome>, StoreError> {
     let SourceBatch { messages, positions } = batch;
     match store.accept(messages.clone(), positions.clone()).await {
         Err(StoreError::Invalid(_)) => {}

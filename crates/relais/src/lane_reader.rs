@@ -12,7 +12,7 @@ use relais_core::{
     outbox::OutboxRow,
     publisher::Batching,
     quarantine::Treatment,
-    store::{Fetch, RowMark, Store, StoreError, StoreFuture},
+    store::{Fetch, Payloads, RowMark, Store, StoreError, StoreFuture},
 };
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -131,7 +131,7 @@ impl<R: QueueRow> LaneReader<R> {
             skip_keys: self.queues.full_keys(),
             skip_ids: self.queues.ids(),
             limit: room,
-            bytes,
+            payloads: Payloads::UpTo(bytes),
         })
     }
 
@@ -146,7 +146,8 @@ impl<R: QueueRow> LaneReader<R> {
         self.read_wanted = true;
         let rows = rows?;
         let bytes: usize = rows.iter().map(QueueRow::bytes).sum();
-        let cut = rows.len() >= fetch.limit || bytes >= fetch.bytes;
+        let bytes_max = fetch.payloads.bytes().unwrap_or(usize::MAX);
+        let cut = rows.len() >= fetch.limit || bytes >= bytes_max;
         let entries = self.with_lanes(rows, &fetch.lanes);
         let (mut entries, unknown) = self.split_unknown(entries);
         let freed = self.assess(&mut entries, &fetch.lanes, cut).await?;

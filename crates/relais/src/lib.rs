@@ -96,6 +96,7 @@ mod random;
 mod relay;
 mod report;
 mod running;
+mod serve;
 mod signal;
 mod timing;
 mod unserved;
@@ -118,9 +119,9 @@ pub use relais_core::{
     decode::Decoder,
     delivery::{Delivery, Problem},
     extract::{Mapping, Pick},
-    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    handler::{HandleOutcome, Handler, HandlerWork, IntoOutcome, Outcome, Received},
     hydrate::Hydrator,
-    inbox::{Accepted, InboxRow, InboxStatus, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, InboxRow, InboxStatus, NewInbox, SourcePosition},
     inspect::{Inspect, InspectExt},
     message::{Category, Headers, Message, MessageIdOrigin, NewMessage},
     outbox::{OnDeadLetter, OutboxRow, OutboxStatus},
@@ -135,6 +136,7 @@ pub use relais_derive::Message;
 pub(crate) use relais_fail_points::fail_point;
 pub use relais_store::{BlockingTransaction, Transaction};
 pub use running::{RunningApp, WorkerPanicked};
+pub use signal::terminated;
 
 #[cfg(feature = "http")]
 pub use relais_connect::http;

@@ -26,7 +26,7 @@ use std::{
 };
 
 use relais_core::{
-    delivery::Problem, inbox::Accepted, lane::Scope, query::Cleaned, time::Timestamp,
+    delivery::Problem, inbox::AcceptOutcome, lane::Scope, query::CleanupCounts, time::Timestamp,
 };
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ pub struct Observer {
     scopes: ByName<Heartbeat>,
     sources: ByName<SourceCounters>,
     unserved: Mutex<(BTreeMap<String, u64>, BTreeMap<String, u64>)>,
-    cleaned: Mutex<Cleaned>,
+    cleaned: Mutex<CleanupCounts>,
     clock: Arc<DatabaseClock>,
     /// The name of the workers that count here, and the process types they run.
     identity: Mutex<(Option<String>, BTreeSet<String>)>,
@@ -109,7 +109,7 @@ pub struct ObserverSnapshot {
     /// Messages that wait for subscribers (`@name`) and inboxes without a live worker, as of the last minute.
     pub unserved_inboxes: BTreeMap<String, u64>,
     /// Rows past their retention that were removed.
-    pub cleaned: Cleaned,
+    pub cleaned: CleanupCounts,
 }
 
 /// The counters of receiving and handling at one moment.
@@ -223,7 +223,7 @@ impl Observer {
 
     /// Sets the destinations and inboxes that no live worker serves, with their waiting messages.
     /// Counts rows past their retention that were removed.
-    pub(crate) fn cleaned(&self, rows: Cleaned) {
+    pub(crate) fn cleaned(&self, rows: CleanupCounts) {
         *lock(&self.cleaned) += rows;
     }
 
@@ -260,12 +260,12 @@ fn each<T, S>(all: &ByName<T>, read: impl Fn(&T) -> S) -> BTreeMap<String, S> {
 }
 
 impl InboxCounters {
-    pub(crate) fn accepted(&self, accepted: &[Accepted]) {
+    pub(crate) fn accepted(&self, accepted: &[AcceptOutcome]) {
         for answer in accepted {
             match answer {
-                Accepted::Stored => &self.stored,
-                Accepted::Duplicate => &self.duplicates,
-                Accepted::Conflict => &self.conflicts,
+                AcceptOutcome::Stored => &self.stored,
+                AcceptOutcome::Duplicate => &self.duplicates,
+                AcceptOutcome::Conflict => &self.conflicts,
             }
             .fetch_add(1, Relaxed);
         }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais_core::store::{Changes, Store, StoreError};
+use relais_core::store::{Changes, Store, StoreError, WorkQuery};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -95,22 +95,25 @@ impl Poller {
         if crowded || before.map(|changes| changes.handed_over) != Some(now.handed_over) {
             self.signals.inbox.send_modify(|n| *n = n.wrapping_add(1));
         }
-        self.find_arrivals(now.outbox).await?;
-        if self.searched.elapsed() >= SEARCH_EVERY {
-            self.searched = Instant::now();
-            self.search().await?;
-        }
-        Ok(())
+        self.find_work(now.outbox).await
     }
 
-    /// Wakes the destinations of rows that have become visible.
-    async fn find_arrivals(&mut self, drawn: i64) -> Result<(), StoreError> {
-        let woken = match self.unseen.ranges(drawn, Instant::now()) {
-            None => WokenDestinations::All,
-            Some(ranges) if ranges.is_empty() => return Ok(()),
-            Some(ranges) => self.unseen.learn(self.store.arrivals(ranges, ARRIVALS_MAX).await?),
-        };
-        match woken {
+    /// Wakes the destinations of rows that have become visible, and at times those that may have due rows.
+    async fn find_work(&mut self, drawn: i64) -> Result<(), StoreError> {
+        let new_ids = self.unseen.ranges(drawn, Instant::now()).unwrap_or_else(|| {
+            self.signals.wakers.wake_destinations();
+            Vec::new()
+        });
+        let destinations = self.destinations_to_search();
+        if new_ids.is_empty() && destinations.is_empty() {
+            return Ok(());
+        }
+        let query = WorkQuery { new_ids, rows_max: ARRIVALS_MAX, destinations };
+        let work = self.store.find_work(query).await?;
+        for name in work.destinations {
+            self.signals.wakers.wake(&name);
+        }
+        match self.unseen.learn(work.arrivals) {
             WokenDestinations::All => self.signals.wakers.wake_destinations(),
             WokenDestinations::Named(names) => {
                 let woken = names.iter().filter(|name| self.signals.wakers.wake(name)).count();
@@ -122,16 +125,13 @@ impl Poller {
         Ok(())
     }
 
-    /// Wakes the destinations that may have due rows.
-    async fn search(&mut self) -> Result<(), StoreError> {
-        let destinations = self.signals.wakers.destinations();
-        if destinations.is_empty() {
-            return Ok(());
+    /// Returns all destinations if it is time for a search, else none.
+    fn destinations_to_search(&mut self) -> Vec<String> {
+        if self.searched.elapsed() < SEARCH_EVERY {
+            return Vec::new();
         }
-        for name in self.store.destinations_with_work(destinations).await? {
-            self.signals.wakers.wake(&name);
-        }
-        Ok(())
+        self.searched = Instant::now();
+        self.signals.wakers.destinations()
     }
 
     fn pause(&self) -> Duration {

@@ -16,7 +16,7 @@ use relais_core::{
     inbox::{InboxRow, InboxStatus},
     inspect::InspectExt,
     query::PAGE_MAX,
-    repair::{Repair, ReprocessOutcome, Rewritten, declared, original, readable_by, reread},
+    repair::{Repair, ReprocessOutcome, RewrittenRow, declared, original, readable_by, reread},
     store::{StoreDriver, StoreError},
 };
 use serde::Serialize;
@@ -223,7 +223,7 @@ fn read(
     sources: &[DeclaredSource],
     row: &InboxRow,
     plan: &RepairPlan,
-) -> Result<(Rewritten, String), RepairOutcome> {
+) -> Result<(RewrittenRow, String), RepairOutcome> {
     let hopeless = |problem| RepairOutcome::Unreadable { problem, readable_by: Vec::new() };
     let declared = declared(sources, row).map_err(hopeless)?;
     let (decoder, how) = match &plan.fix {

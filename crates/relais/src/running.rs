@@ -117,6 +117,16 @@ impl RunningApp {
         Ok(())
     }
 
+    /// Waits until [`RunningApp::idle`], then stops: for programs that end by themselves.
+    ///
+    /// # Errors
+    /// The database is unavailable. The workers are stopped then too.
+    pub async fn stop_when_idle(self) -> Result<(), StoreError> {
+        let idle = self.idle().await;
+        self.stop().await;
+        idle
+    }
+
     /// Finishes what is in flight, settles it, and releases the lanes. Waits at most 30 s for a handler, and
     /// for a call to a destination as long as its time limit.
     pub async fn stop(mut self) {

@@ -1,7 +1,7 @@
 //! Signals of the operating system that end the process.
 
-/// Resolves at Ctrl-C or SIGTERM.
-pub(crate) async fn terminated() {
+/// Resolves at Ctrl-C or SIGTERM: the signals with which Kubernetes and systemd end a process.
+pub async fn terminated() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]
     {

@@ -16,7 +16,7 @@ use relais::{
     core::inspect::InspectExt,
     core::{
         async_trait,
-        inbox::{Accepted, Content, NewInbox},
+        inbox::{AcceptOutcome, Content, NewInbox},
         message::Headers,
     },
     postgres::{PostgresOptions, PostgresStore},
@@ -210,7 +210,7 @@ impl Source for Replies {
         }
     }
 
-    async fn acknowledge(&mut self, _: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, _: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         self.unacknowledged.clear();
         Ok(())
     }

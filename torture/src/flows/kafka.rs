@@ -65,14 +65,14 @@ pub(crate) struct Kafka {
     topic_in: String,
     topic_out: String,
     disturber: Option<JoinHandle<Result<u64>>>,
-    producer: Option<JoinHandle<Result<Produced>>>,
-    produced: Produced,
+    producer: Option<JoinHandle<Result<ProducedRecords>>>,
+    produced: ProducedRecords,
     restarts: u64,
 }
 
 /// Records that the broker has acknowledged.
 #[derive(Debug, Default)]
-struct Produced {
+struct ProducedRecords {
     written: WrittenKeys,
     garbage: u64,
     again: u64,
@@ -89,7 +89,7 @@ impl Kafka {
             ensure!(made.is_ok(), "cannot make a topic: {made:?}");
         }
         let (disturber, producer) = (None, None);
-        let produced = Produced::default();
+        let produced = ProducedRecords::default();
         Ok(Self { broker, topic_in, topic_out, disturber, producer, produced, restarts: 0 })
     }
 
@@ -220,7 +220,7 @@ heartbeat.interval.ms = 500
     }
 
     pub(crate) fn counts(&self) -> [(&'static str, u64); 4] {
-        let Produced { written, garbage, again } = &self.produced;
+        let ProducedRecords { written, garbage, again } = &self.produced;
         [
             ("records", written.names().count() as u64),
             ("records produced twice", *again),
@@ -298,11 +298,15 @@ impl KafkaBroker {
 }
 
 /// Produces records, one after the other.
-async fn produce(broker: KafkaBroker, topic: String, context: FlowContext) -> Result<Produced> {
+async fn produce(
+    broker: KafkaBroker,
+    topic: String,
+    context: FlowContext,
+) -> Result<ProducedRecords> {
     let mut producer = Producer::new(broker, topic)?;
     let mut rng = Rng::new(context.plan.seed, 30);
     let mut keys = WriterKeys::new(Flow::Record, 0, KEYS);
-    let mut produced = Produced::default();
+    let mut produced = ProducedRecords::default();
     let (records, pace) = rate(&context.plan, RECORDS_A_SECOND);
     for number in 0..records {
         if context.shared.closed.load(Relaxed) {

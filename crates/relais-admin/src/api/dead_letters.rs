@@ -5,7 +5,6 @@ use relais::dead_letters::{self, Basis, DecisionAuthor, EditValidation, PayloadE
 use relais_core::{
     dead_letter::Origin,
     inspect::{InspectExt, PayloadPart},
-    query::Filter,
     repair::Mode,
     time::Timestamp,
 };
@@ -16,59 +15,27 @@ use uuid::Uuid;
 use super::{
     Answer, page,
     payload::{DownloadContent, RequestPayload, SHOWN_MAX, attachment, cut, line},
-    perform, run,
+    perform,
+    row_query::row_query,
+    run,
 };
 use crate::{
     Admin,
     access::AdminCaller,
-    input::{
-        ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
-        known, present,
-    },
+    input::{ActorAndReason, JsonBody, ListPage, PathParams, QueryParams, present},
     problem::ApiProblem,
 };
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DeadLetterQuery {
-    /// `open` (the default), `resolved` or `all`.
-    status: Option<String>,
-    r#type: Option<FilterText>,
-    key: Option<FilterText>,
-    destination: Option<FilterText>,
-    source: Option<FilterText>,
-    code: Option<FilterText>,
-    #[serde(default)]
-    since_seconds: Since,
-    before: Option<Uuid>,
-    #[serde(default)]
-    limit: Limit,
-}
-
-impl DeadLetterQuery {
-    fn filter(self) -> Result<Filter, ApiProblem> {
-        let status = known("status", self.status, &["open", "resolved", "all"])?;
-        let status = status.unwrap_or_else(|| "open".to_owned());
-        Ok(Filter {
-            status: Some(status).filter(|status| status != "all"),
-            event_type: self.r#type.map(String::from),
-            key: self.key.map(String::from),
-            destination: self.destination.map(String::from),
-            source: self.source.map(String::from),
-            code: self.code.map(String::from),
-            since_seconds: self.since_seconds.get()?,
-            before: self.before.map(|id| id.to_string()),
-            limit: self.limit.get()?,
-        })
-    }
-}
+row_query!(DeadLetterQuery, Uuid, [key, destination, source, code]);
 
 /// Lists dead letters, newest first.
 pub(crate) async fn list(
     State(admin): State<Admin>,
     QueryParams(wanted): QueryParams<DeadLetterQuery>,
 ) -> Answer<ListPage<Value>> {
-    let filter = wanted.filter()?;
+    let mut filter = wanted.filter(&["open", "resolved", "all"])?;
+    let status = filter.status.unwrap_or_else(|| "open".to_owned());
+    filter.status = Some(status).filter(|status| status != "all");
     run(async move {
         let store = &admin.store;
         let read = |filter| store.dead_letter_page(filter, PayloadPart::BoundedPreview);

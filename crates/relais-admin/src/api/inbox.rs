@@ -5,64 +5,32 @@ use relais_core::{
     dead_letter::Origin,
     inbox::{InboxRow, InboxStatus},
     inspect::{InspectExt, PayloadPart},
-    query::Filter,
     repair::original,
 };
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     Answer, dead_letters, page,
     payload::{DownloadContent, RowDetail, SHOWN_MAX, attachment, cut, line},
-    perform, run,
+    perform,
+    row_query::row_query,
+    run,
 };
 use crate::{
     Admin,
     access::AdminCaller,
-    input::{
-        ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
-        known,
-    },
+    input::{ActorAndReason, JsonBody, ListPage, PathParams, QueryParams},
     problem::ApiProblem,
 };
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct InboxQuery {
-    status: Option<String>,
-    r#type: Option<FilterText>,
-    key: Option<FilterText>,
-    source: Option<FilterText>,
-    code: Option<FilterText>,
-    #[serde(default)]
-    since_seconds: Since,
-    before: Option<i64>,
-    #[serde(default)]
-    limit: Limit,
-}
-
-impl InboxQuery {
-    fn filter(self) -> Result<Filter, ApiProblem> {
-        Ok(Filter {
-            status: known("status", self.status, &InboxStatus::ALL.map(InboxStatus::as_str))?,
-            event_type: self.r#type.map(String::from),
-            key: self.key.map(String::from),
-            source: self.source.map(String::from),
-            code: self.code.map(String::from),
-            since_seconds: self.since_seconds.get()?,
-            before: self.before.map(|id| id.to_string()),
-            limit: self.limit.get()?,
-            ..Filter::default()
-        })
-    }
-}
+row_query!(InboxQuery, i64, [key, source, code]);
 
 /// Lists inbox rows, newest first.
 pub(crate) async fn list(
     State(admin): State<Admin>,
     QueryParams(wanted): QueryParams<InboxQuery>,
 ) -> Answer<ListPage<Value>> {
-    let filter = wanted.filter()?;
+    let filter = wanted.filter(&InboxStatus::ALL.map(InboxStatus::as_str))?;
     run(async move {
         let store = &admin.store;
         let read = |filter| store.inbox_page(filter, PayloadPart::BoundedPreview);

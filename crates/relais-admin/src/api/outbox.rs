@@ -5,64 +5,32 @@ use relais_core::{
     dead_letter::Origin,
     inspect::{InspectExt, PayloadPart},
     outbox::{OutboxRow, OutboxStatus},
-    query::Filter,
 };
-use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
     Answer, dead_letters, page,
     payload::{DownloadContent, RowDetail, SHOWN_MAX, attachment, cut, line},
-    perform, run,
+    perform,
+    row_query::row_query,
+    run,
 };
 use crate::{
     Admin,
     access::AdminCaller,
-    input::{
-        ActorAndReason, FilterText, JsonBody, Limit, ListPage, PathParams, QueryParams, Since,
-        known,
-    },
+    input::{ActorAndReason, JsonBody, ListPage, PathParams, QueryParams},
     problem::ApiProblem,
 };
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OutboxQuery {
-    status: Option<String>,
-    r#type: Option<FilterText>,
-    key: Option<FilterText>,
-    destination: Option<FilterText>,
-    code: Option<FilterText>,
-    #[serde(default)]
-    since_seconds: Since,
-    before: Option<i64>,
-    #[serde(default)]
-    limit: Limit,
-}
-
-impl OutboxQuery {
-    fn filter(self) -> Result<Filter, ApiProblem> {
-        Ok(Filter {
-            status: known("status", self.status, &OutboxStatus::ALL.map(OutboxStatus::as_str))?,
-            event_type: self.r#type.map(String::from),
-            key: self.key.map(String::from),
-            destination: self.destination.map(String::from),
-            code: self.code.map(String::from),
-            since_seconds: self.since_seconds.get()?,
-            before: self.before.map(|id| id.to_string()),
-            limit: self.limit.get()?,
-            ..Filter::default()
-        })
-    }
-}
+row_query!(OutboxQuery, i64, [key, destination, code]);
 
 /// Lists outbox rows, newest first.
 pub(crate) async fn list(
     State(admin): State<Admin>,
     QueryParams(wanted): QueryParams<OutboxQuery>,
 ) -> Answer<ListPage<Value>> {
-    let filter = wanted.filter()?;
+    let filter = wanted.filter(&OutboxStatus::ALL.map(OutboxStatus::as_str))?;
     run(async move {
         let store = &admin.store;
         let read = |filter| store.outbox_page(filter, PayloadPart::BoundedPreview);

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use relais_core::{
-    query::{Cleaned, CleanupMode, Retention},
+    query::{CleanupCounts, CleanupMode, Retention},
     store::StoreDriver,
 };
 use serde_json::json;
@@ -35,7 +35,7 @@ pub(crate) async fn cleanup(context: &CommandContext, args: &CleanupArgs) -> Don
     print_result(context, cleaned, false)
 }
 
-fn confirm(expired: Cleaned) -> Done {
+fn confirm(expired: CleanupCounts) -> Done {
     if !io::stdin().is_terminal() {
         return Err(CommandError::Usage(format!(
             "cannot ask for confirmation: stdin is not a terminal; pass --yes to delete {}, or check with \
@@ -50,13 +50,13 @@ fn confirm(expired: Cleaned) -> Done {
 async fn remove(
     store: &dyn StoreDriver,
     retention: Retention,
-    expired: Cleaned,
-) -> Result<Cleaned, CommandError> {
+    expired: CleanupCounts,
+) -> Result<CleanupCounts, CommandError> {
     let overview = store.overview().await?;
     let rows: u64 = overview.inbox.iter().chain(&overview.outbox).map(|count| count.rows).sum();
     let idle_max = 2 + rows / SKIPPED_MAX;
     let progress = CommandProgress::new("rows", Some(expired.total()), true);
-    let (mut cleaned, mut idle) = (Cleaned::default(), 0);
+    let (mut cleaned, mut idle) = (CleanupCounts::default(), 0);
     while cleaned.total() < expired.total() && idle < idle_max {
         let pass = store.cleanup(retention, CleanupMode::Remove { rows_max: ROWS_MAX }).await?;
         idle = if pass.total() == 0 { idle + 1 } else { 0 };
@@ -67,7 +67,7 @@ async fn remove(
     Ok(cleaned)
 }
 
-fn print_result(context: &CommandContext, rows: Cleaned, dry_run: bool) -> Done {
+fn print_result(context: &CommandContext, rows: CleanupCounts, dry_run: bool) -> Done {
     let output = &context.output;
     if output.json {
         return output.print_json(&json!({ "dry_run": dry_run, "removed": rows }));
@@ -79,8 +79,8 @@ fn print_result(context: &CommandContext, rows: Cleaned, dry_run: bool) -> Done 
     }
 }
 
-fn listed(rows: Cleaned) -> String {
-    let Cleaned { inbox, outbox, handled, dead_letters, processes } = rows;
+fn listed(rows: CleanupCounts) -> String {
+    let CleanupCounts { inbox, outbox, handled, dead_letters, processes } = rows;
     let parts = [
         (inbox, "inbox rows"),
         (outbox, "outbox rows"),
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn only_counts_above_zero_are_listed() {
-        let rows = Cleaned { inbox: 2, processes: 1, ..Cleaned::default() };
+        let rows = CleanupCounts { inbox: 2, processes: 1, ..CleanupCounts::default() };
         assert_eq!(listed(rows), "2 inbox rows, 1 ended processes");
     }
 }

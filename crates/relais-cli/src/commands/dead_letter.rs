@@ -8,6 +8,8 @@ mod decide;
 mod edit;
 mod editor;
 
+use std::sync::Arc;
+
 use relais::dead_letters::{DeadLetterDetail, DeadLetters};
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution},
@@ -40,11 +42,20 @@ pub(super) struct DeadLetterContext<'a> {
     pub(super) dead_letters: DeadLetters,
 }
 
+impl<'a> DeadLetterContext<'a> {
+    pub(super) fn new(
+        context: &'a CommandContext,
+        settings: &'a Settings,
+        store: &'a Arc<dyn StoreDriver>,
+    ) -> Self {
+        let dead_letters = wire::dead_letters(settings, Arc::clone(store));
+        Self { context, settings, store: store.as_ref(), dead_letters }
+    }
+}
+
 pub(crate) async fn dead_letter(context: &CommandContext, command: DeadLetterCommand) -> Done {
     let (settings, store) = context.store().await?;
-    let dead_letters = wire::dead_letters(&settings, store.clone());
-    let at =
-        DeadLetterContext { context, settings: &settings, store: store.as_ref(), dead_letters };
+    let at = DeadLetterContext::new(context, &settings, &store);
     match command {
         DeadLetterCommand::List(list) => list_dead_letters(&at, list).await,
         DeadLetterCommand::Show { id } => {

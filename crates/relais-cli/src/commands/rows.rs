@@ -33,7 +33,6 @@ use crate::{
     args::{DecisionArgs, InboxCommand, OutboxCommand, PageArgs, RetryRow, RowFilters},
     failure::{CommandError, Done},
     output::{TableColumn, Tone, age, fields, hex, table},
-    wire,
 };
 
 pub(crate) async fn inbox(context: &CommandContext, command: InboxCommand) -> Done {
@@ -61,13 +60,7 @@ pub(crate) async fn inbox(context: &CommandContext, command: InboxCommand) -> Do
             let row = inbox_row(store.as_ref(), &args.id).await?;
             let status = row.status.as_str();
             let failed = FailedRow { origin: Origin::Inbox, id: row.id, key: row.msg_key, status };
-            let dead_letters = wire::dead_letters(&settings, store.clone());
-            let at = DeadLetterContext {
-                context,
-                settings: &settings,
-                store: store.as_ref(),
-                dead_letters,
-            };
+            let at = DeadLetterContext::new(context, &settings, &store);
             retry(&at, failed, &args).await
         }
     }
@@ -105,24 +98,12 @@ pub(crate) async fn outbox(context: &CommandContext, command: OutboxCommand) -> 
             let row = outbox_row(store.as_ref(), &args.id).await?;
             let status = row.status.as_str();
             let failed = FailedRow { origin: Origin::Outbox, id: row.id, key: row.msg_key, status };
-            let dead_letters = wire::dead_letters(&settings, store.clone());
-            let at = DeadLetterContext {
-                context,
-                settings: &settings,
-                store: store.as_ref(),
-                dead_letters,
-            };
+            let at = DeadLetterContext::new(context, &settings, &store);
             retry(&at, failed, &args).await
         }
         OutboxCommand::Fail(args) => {
             let row = outbox_row(store.as_ref(), &args.id).await?;
-            let dead_letters = wire::dead_letters(&settings, store.clone());
-            let at = DeadLetterContext {
-                context,
-                settings: &settings,
-                store: store.as_ref(),
-                dead_letters,
-            };
+            let at = DeadLetterContext::new(context, &settings, &store);
             fail(&at, &row, &args.decision).await
         }
     }

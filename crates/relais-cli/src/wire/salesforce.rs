@@ -9,7 +9,7 @@ use relais::{
         SalesforceSession, SalesforceSettings, TokenKey, TokenVault,
     },
 };
-use relais_core::{async_trait, hydrate::Hydrated, store::StoreError};
+use relais_core::{async_trait, hydrate::HydratedRecords, store::StoreError};
 
 use super::{Database, DeliveryPath, DestinationParts, WireError, guards, hydrate_of};
 use crate::settings::{DestinationConfig, SalesforceTarget, TargetConfig};
@@ -145,7 +145,7 @@ pub(super) struct NoDatabase;
 
 #[async_trait]
 impl Hydrator for NoDatabase {
-    async fn hydrate(&self, _ids: Vec<String>) -> Result<Hydrated, StoreError> {
+    async fn hydrate(&self, _ids: Vec<String>) -> Result<HydratedRecords, StoreError> {
         Err(StoreError::unavailable("not connected"))
     }
 }

@@ -6,7 +6,7 @@ use hyper::{
     Response, StatusCode,
     header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
 };
-use relais_core::{delivery::Problem, inbox::Accepted};
+use relais_core::{delivery::Problem, inbox::AcceptOutcome};
 use serde_json::json;
 
 /// The pause requested from a sender after a refusal that is not its fault.
@@ -15,7 +15,11 @@ const RETRY_AFTER_SECONDS: u16 = 1;
 pub(super) type Reply = Response<Full<Bytes>>;
 
 /// Returns `202`: the message is durable. `problem` explains why it could not be decoded.
-pub(super) fn accepted(accepted: Accepted, message_id: &str, problem: Option<&Problem>) -> Reply {
+pub(super) fn accepted(
+    accepted: AcceptOutcome,
+    message_id: &str,
+    problem: Option<&Problem>,
+) -> Reply {
     let mut body = json!({ "status": accepted, "message_id": message_id });
     if let Some(problem) = problem {
         body["decoded"] = json!(false);

@@ -23,7 +23,7 @@ use hyper::{
 use percent_encoding::percent_decode_str;
 use relais_core::{
     extract::{Incoming, Value},
-    inbox::{Accepted, Content, NewInbox},
+    inbox::{AcceptOutcome, Content, NewInbox},
     message::{HeaderValue, Headers},
     time::Timestamp,
 };
@@ -65,7 +65,7 @@ pub(super) struct WaitingSender {
 
 /// The result of the ingest worker for a message.
 pub(super) enum IngestAnswer {
-    Accepted(Accepted),
+    Accepted(AcceptOutcome),
     Refused(String),
 }
 

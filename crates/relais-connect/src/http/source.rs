@@ -16,7 +16,7 @@ use std::{
 use relais_core::{
     async_trait,
     extract::{Mapping, Pick},
-    inbox::{Accepted, Content},
+    inbox::{AcceptOutcome, Content},
     source::{Source, SourceBatch, SourceError},
 };
 use relais_listen::Tls;
@@ -258,7 +258,7 @@ impl Source for HttpSource {
         Ok(SourceBatch { messages, positions: Vec::new() })
     }
 
-    async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         for (waiting, accepted) in self.unanswered.drain(..).zip(accepted) {
             // A sender that has disconnected sends again and is answered as a duplicate.
             let _ = waiting.answer.send(IngestAnswer::Accepted(accepted));

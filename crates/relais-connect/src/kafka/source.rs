@@ -32,7 +32,7 @@ use std::{
 use relais_core::{
     InvalidSettings, async_trait,
     extract::Mapping,
-    inbox::{Accepted, SourcePosition},
+    inbox::{AcceptOutcome, SourcePosition},
     source::{Positions, Source, SourceBatch, SourceError},
 };
 use tokio::sync::mpsc;
@@ -320,7 +320,7 @@ impl Source for KafkaSource {
         self.collect(max).await
     }
 
-    async fn acknowledge(&mut self, _accepted: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, _accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         self.unsettled = self.unsettled.saturating_sub(1);
         self.send(ReaderCommand::Acknowledge).await
     }

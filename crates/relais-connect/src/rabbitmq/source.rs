@@ -26,7 +26,7 @@ use lapin::{
 use relais_core::{
     InvalidSettings, async_trait,
     extract::{Mapping, Pick},
-    inbox::Accepted,
+    inbox::AcceptOutcome,
     source::{Source, SourceBatch, SourceError},
 };
 
@@ -320,7 +320,7 @@ impl Source for RabbitSource {
         Ok(SourceBatch { messages: messages.collect(), positions: Vec::new() })
     }
 
-    async fn acknowledge(&mut self, _accepted: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, _accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         let settled: Vec<HeldDelivery> = self.held.drain(..self.handed).collect();
         self.handed = 0;
         let (Some(last), Some(session)) = (settled.last(), &self.session) else { return Ok(()) };

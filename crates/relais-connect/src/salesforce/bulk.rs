@@ -11,7 +11,7 @@ use std::{
 
 use relais_core::{
     InvalidSettings, async_trait,
-    bulk::{BulkTarget, CallProblem, Encoded, Remote},
+    bulk::{BulkTarget, CallProblem, EncodedRows, Remote},
     delivery::Delivery,
     hydrate::Hydrator,
     outbox::OutboxRow,
@@ -91,10 +91,10 @@ impl SalesforceBulk {
         &self,
         rows: &[OutboxRow],
         before: usize,
-    ) -> Result<Encoded, SalesforceFailure> {
+    ) -> Result<EncodedRows, SalesforceFailure> {
         if before >= BODY_MAX {
             let held = rows.iter().map(|row| (row.id, Delivery::Held));
-            return Ok(Encoded { left_out: held.collect(), ..Encoded::default() });
+            return Ok(EncodedRows { left_out: held.collect(), ..EncodedRows::default() });
         }
         let gathered = self.records.select(rows).await?;
         let left_out = gathered.left_out.iter();
@@ -120,7 +120,7 @@ impl SalesforceBulk {
                 PushOutcome::Full => left_out.push((row.id, Delivery::Held)),
             }
         }
-        Ok(Encoded { count: csv.count(), body: csv.into_body(), left_out })
+        Ok(EncodedRows { count: csv.count(), body: csv.into_body(), left_out })
     }
 
     async fn change(&self, id: &str, state: &str) -> Result<(), SalesforceFailure> {
@@ -185,7 +185,7 @@ impl BulkTarget for SalesforceBulk {
         &self,
         rows: &[OutboxRow],
         bytes_before: usize,
-    ) -> Result<Encoded, CallProblem> {
+    ) -> Result<EncodedRows, CallProblem> {
         self.encode_rows(rows, bytes_before).await.map_err(SalesforceFailure::call_problem)
     }
 

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use relais_core::{
     delivery::Delivery,
-    hydrate::{Hydrated, Hydrator, Record},
+    hydrate::{HydratedRecords, Hydrator, Record},
     json,
     outbox::OutboxRow,
     store::StoreError,
@@ -59,7 +59,7 @@ pub(super) struct ReadyRows {
     pub(super) chosen: Vec<usize>,
     /// Deliveries of all other rows.
     pub(super) left_out: Vec<(usize, Delivery)>,
-    fresh: Option<Hydrated>,
+    fresh: Option<HydratedRecords>,
 }
 
 impl RowValues {
@@ -94,7 +94,7 @@ impl RowValues {
     }
 
     /// Checks that the fresh row exists and is not older than the message.
-    fn judge(&self, row: &OutboxRow, fresh: &Hydrated) -> Result<(), RowValueError> {
+    fn judge(&self, row: &OutboxRow, fresh: &HydratedRecords) -> Result<(), RowValueError> {
         if let Some(why) = fresh.failed.get(&row.aggregate_id) {
             // The row may be corrected meanwhile, so it uses its attempts.
             return Err(RowValueError::Row(Delivery::retry("HYDRATE_FAILED", why)));

@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::SocketAddr};
 use relais_connect::http::{HttpSource, HttpSourceSettings};
 use relais_core::{
     extract::{Mapping, Pick},
-    inbox::{Accepted, Content, NewInbox},
+    inbox::{AcceptOutcome, Content, NewInbox},
     source::Source,
 };
 use tokio::{
@@ -36,10 +36,10 @@ pub(crate) fn ingest(mut source: HttpSource) -> (SocketAddr, mpsc::UnboundedRece
                     None => {
                         rows.insert(message.message_id.clone(), message.content.clone());
                         let _ = stored.send(message);
-                        Accepted::Stored
+                        AcceptOutcome::Stored
                     }
-                    Some(content) if *content == message.content => Accepted::Duplicate,
-                    Some(_) => Accepted::Conflict,
+                    Some(content) if *content == message.content => AcceptOutcome::Duplicate,
+                    Some(_) => AcceptOutcome::Conflict,
                 });
             }
             source.acknowledge(accepted).await.unwrap();

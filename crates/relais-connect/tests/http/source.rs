@@ -9,7 +9,7 @@ use std::{
 
 use relais_connect::http::{HttpSource, HttpSourceSettings, OnInvalidBody};
 use relais_core::{
-    inbox::{Accepted, Content},
+    inbox::{AcceptOutcome, Content},
     message::{HeaderValue, HeaderValues},
     source::{Source, SourceError},
     time::Timestamp,
@@ -49,7 +49,7 @@ async fn the_response_is_sent_only_after_the_commit() {
     assert_eq!((batch.messages.len(), batch.positions.len()), (1, 0));
     let open = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx).is_pending())).await;
     assert!(open, "answered before it was acknowledged");
-    source.acknowledge(vec![Accepted::Stored]).await.unwrap();
+    source.acknowledge(vec![AcceptOutcome::Stored]).await.unwrap();
     assert_eq!(answer.await.status, 202);
 }
 
@@ -74,7 +74,7 @@ async fn waiting_requests_are_batched_up_to_the_limit() {
     let mut waiting = fill(&source, 5).await;
     assert_eq!(source.next(3).await.unwrap().messages.len(), 3);
     source
-        .acknowledge(vec![Accepted::Stored, Accepted::Duplicate, Accepted::Conflict])
+        .acknowledge(vec![AcceptOutcome::Stored, AcceptOutcome::Duplicate, AcceptOutcome::Conflict])
         .await
         .unwrap();
     assert_eq!(source.next(100).await.unwrap().messages.len(), 2);
@@ -106,7 +106,7 @@ async fn a_cancelled_next_loses_nothing() {
     let address = source.local_addr();
     let answer = tokio::spawn(async move { send(address, &post(&["message-id: 1"], b"{}")).await });
     assert_eq!(source.next(1).await.unwrap().messages[0].message_id, "1");
-    source.acknowledge(vec![Accepted::Stored]).await.unwrap();
+    source.acknowledge(vec![AcceptOutcome::Stored]).await.unwrap();
     assert_eq!(answer.await.unwrap().status, 202);
 }
 
@@ -312,7 +312,7 @@ async fn bodies_together_have_a_limit_too() {
     assert_eq!(source.next(1).await.unwrap().messages.len(), 1);
     let refused = send(address, &wire("2")).await;
     assert_eq!((refused.status, refused.error().as_str()), (503, "BUSY"));
-    source.acknowledge(vec![Accepted::Stored]).await.unwrap();
+    source.acknowledge(vec![AcceptOutcome::Stored]).await.unwrap();
     assert_eq!(waiting.await.unwrap().status, 202);
     let (address, _stored) = ingest(source);
     assert_eq!(send(address, &wire("2")).await.status, 202);
@@ -358,10 +358,10 @@ async fn a_sender_that_disconnects_loses_nothing() {
     let batch = source.next(1).await.unwrap();
     drop(stream);
     assert_eq!(batch.messages[0].message_id, "1");
-    source.acknowledge(vec![Accepted::Stored]).await.unwrap();
+    source.acknowledge(vec![AcceptOutcome::Stored]).await.unwrap();
     let again = tokio::spawn(async move { send(address, &wire).await });
     source.next(1).await.unwrap();
-    source.acknowledge(vec![Accepted::Duplicate]).await.unwrap();
+    source.acknowledge(vec![AcceptOutcome::Duplicate]).await.unwrap();
     assert_eq!(again.await.unwrap().json()["status"], "duplicate");
 }
 

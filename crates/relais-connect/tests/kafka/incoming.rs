@@ -21,7 +21,7 @@ use relais_connect::{
 use relais_core::{
     decode::Decoder,
     extract::Mapping,
-    inbox::{Accepted, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, NewInbox, SourcePosition},
     source::{Positions, Source, SourceBatch, SourceError},
     store::{StoreError, StoreFuture},
 };
@@ -63,7 +63,7 @@ impl Db {
     }
 
     /// Stores rows and positions in one transaction.
-    pub(crate) fn accept(&self, batch: &SourceBatch) -> Result<Vec<Accepted>, String> {
+    pub(crate) fn accept(&self, batch: &SourceBatch) -> Result<Vec<AcceptOutcome>, String> {
         let mut db = self.0.lock().unwrap();
         if db.down {
             return Err("the database is down".into());
@@ -73,11 +73,11 @@ impl Db {
             let id = &message.message_id;
             accepted.push(if db.rows.contains_key(id) {
                 db.duplicates += 1;
-                Accepted::Duplicate
+                AcceptOutcome::Duplicate
             } else {
                 db.rows.insert(id.clone(), message.clone());
                 db.order.push(id.clone());
-                Accepted::Stored
+                AcceptOutcome::Stored
             });
         }
         for SourcePosition { partition, position, .. } in &batch.positions {

@@ -7,7 +7,7 @@ use lapin::{
 };
 use relais_connect::rabbitmq::{RabbitSource, RabbitSourceSettings};
 use relais_core::{
-    inbox::Accepted,
+    inbox::AcceptOutcome,
     message::HEADER_MESSAGE_ID,
     source::{Source, SourceError},
 };
@@ -62,7 +62,7 @@ async fn a_deleted_queue_is_an_unavailable_source() {
     let mut source = RabbitSource::new(world.origin()).unwrap();
     world.send(&[WireMessage::new("m-1", "k", b"{}")]).await;
     let batch = soon("it is read", source.next(10)).await.unwrap();
-    source.acknowledge(vec![Accepted::Stored; batch.messages.len()]).await.unwrap();
+    source.acknowledge(vec![AcceptOutcome::Stored; batch.messages.len()]).await.unwrap();
     world.channel.queue_delete(world.name.as_str().into(), Default::default()).await.unwrap();
     let ended = soon("it notices", source.next(10)).await;
     assert!(matches!(ended, Err(SourceError::Unavailable(_))), "{ended:?}");
@@ -100,7 +100,7 @@ async fn large_messages_reduce_the_prefetch_and_all_arrive_once() {
     let mut ids = Vec::new();
     while ids.len() < sent.len() {
         let batch = soon("more", source.next(10)).await.unwrap();
-        source.acknowledge(vec![Accepted::Stored; batch.messages.len()]).await.unwrap();
+        source.acknowledge(vec![AcceptOutcome::Stored; batch.messages.len()]).await.unwrap();
         ids.extend(batch.messages.into_iter().map(|row| row.message_id));
     }
     assert_eq!(ids, sent.into_iter().map(|message| message.id).collect::<Vec<_>>());

@@ -8,7 +8,7 @@ use relais_core::{
     async_trait,
     bulk::{BulkTarget, Remote},
     delivery::Delivery,
-    hydrate::{Hydrated, Hydrator},
+    hydrate::{HydratedRecords, Hydrator},
     outbox::OutboxRow,
     store::StoreError,
 };
@@ -170,13 +170,13 @@ struct Members;
 
 #[async_trait]
 impl Hydrator for Members {
-    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError> {
+    async fn hydrate(&self, ids: Vec<String>) -> Result<HydratedRecords, StoreError> {
         let one = |id: String| {
             let record = json!({"ID": id, "LAST_NAME": format!("of {id}"), "VERSION": 7});
             (id, record.as_object().unwrap().clone())
         };
         let records = ids.into_iter().filter(|id| id != "M-gone").map(one).collect();
-        Ok(Hydrated { records, ..Hydrated::default() })
+        Ok(HydratedRecords { records, ..HydratedRecords::default() })
     }
 }
 

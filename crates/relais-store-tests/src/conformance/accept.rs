@@ -2,7 +2,7 @@
 
 use relais_core::{
     dead_letter::STATUS_CONFLICT,
-    inbox::{Accepted, Content, InboxRow, InboxStatus, NewInbox, STAGE_SERDE, SourcePosition},
+    inbox::{AcceptOutcome, Content, InboxRow, InboxStatus, NewInbox, STAGE_SERDE, SourcePosition},
     inspect::InspectExt,
     message::HeaderValue,
     store::StoreError,
@@ -18,9 +18,9 @@ use crate::{
 
 pub const START: Start = Start::Migrated;
 
-use Accepted::{Conflict, Duplicate, Stored};
+use AcceptOutcome::{Conflict, Duplicate, Stored};
 
-async fn accept(f: &dyn Fixture, messages: Vec<NewInbox>) -> Vec<Accepted> {
+async fn accept(f: &dyn Fixture, messages: Vec<NewInbox>) -> Vec<AcceptOutcome> {
     f.store().accept(messages, Vec::new()).await.expect("accept")
 }
 

@@ -49,7 +49,10 @@ impl Held {
         fence_of(&self.job)
     }
 
-    pub(super) async fn settle(&self, rows: Vec<(i64, OutboxFate)>) -> relais_core::store::Settled {
+    pub(super) async fn settle(
+        &self,
+        rows: Vec<(i64, OutboxFate)>,
+    ) -> relais_core::store::SettleOutcome {
         self.worker.store.settle_bulk(self.fence(), rows).await.expect("settle")
     }
 
@@ -334,10 +337,9 @@ pub async fn lost_workers_are_counted_on_rows_of_a_job_and_cleared_by_any_answer
         let row = find(f, *id).await;
         assert_eq!((row.lost_workers, row.attempts, row.job_id), (lost_workers, 0, None));
     }
-    let candidates = f.store().bulk_candidates(held.worker.fetch(10)).await.expect("candidates");
-    let lost: Vec<u32> = candidates.iter().map(|row| row.lost_workers).collect();
+    let rows = held.worker.pending(10).await;
+    let lost: Vec<u32> = rows.iter().map(|row| row.lost_workers).collect();
     assert_eq!(lost, [2, 1, 2]);
-    let rows: Vec<_> = held.worker.pending(10).await;
     let job = plan(&held.worker, &rows).await.expect("a job");
     let fates = [OutboxFate::Untouched, retry_later(), suspect(0)];
     let rows = ids.iter().copied().zip(fates).collect();

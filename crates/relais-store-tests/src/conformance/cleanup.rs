@@ -2,9 +2,10 @@
 
 use relais_core::{
     dead_letter::Resolution,
+    inspect::InspectExt,
     outbox::OutboxFate,
     process::{Change, Process, ProcessStatus, TimerChange},
-    query::{Cleaned, CleanupMode, Retention},
+    query::{CleanupCounts, CleanupMode, Retention},
 };
 
 use super::{
@@ -31,7 +32,7 @@ fn removing(rows_max: usize) -> CleanupMode {
     CleanupMode::Remove { rows_max }
 }
 
-async fn cleanup(f: &dyn Fixture, rows_max: usize) -> Cleaned {
+async fn cleanup(f: &dyn Fixture, rows_max: usize) -> CleanupCounts {
     let expired =
         f.store().cleanup(Retention::default(), CleanupMode::Count).await.expect("expired");
     let cleaned =
@@ -80,8 +81,11 @@ pub async fn finished_rows_past_their_retention_go(f: &dyn Fixture) {
     f.once(FixtureNode::First, "h".to_owned(), "m".to_owned()).await.expect("once");
     age(f, YEAR).await;
     let cleaned = cleanup(f, 100).await;
-    assert_eq!(cleaned, Cleaned { inbox: 2, outbox: 3, handled: 1, ..Cleaned::default() });
-    assert_eq!(cleanup(f, 100).await, Cleaned::default(), "nothing is left to remove");
+    assert_eq!(
+        cleaned,
+        CleanupCounts { inbox: 2, outbox: 3, handled: 1, ..CleanupCounts::default() }
+    );
+    assert_eq!(cleanup(f, 100).await, CleanupCounts::default(), "nothing is left to remove");
 }
 
 pub async fn finished_rows_within_their_retention_stay(f: &dyn Fixture) {
@@ -92,11 +96,14 @@ pub async fn finished_rows_within_their_retention_stay(f: &dyn Fixture) {
     handler.settle_inbox(&rows[0], super::worker::processed()).await;
     f.once(FixtureNode::First, "h".to_owned(), "m".to_owned()).await.expect("once");
     age(f, 6 * DAY).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(cleanup(f, 100).await, CleanupCounts::default());
     age(f, 8 * DAY).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned { outbox: 3, ..Cleaned::default() });
+    assert_eq!(cleanup(f, 100).await, CleanupCounts { outbox: 3, ..CleanupCounts::default() });
     age(f, 31 * DAY).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned { inbox: 1, handled: 1, ..Cleaned::default() });
+    assert_eq!(
+        cleanup(f, 100).await,
+        CleanupCounts { inbox: 1, handled: 1, ..CleanupCounts::default() }
+    );
 }
 
 pub async fn the_time_of_the_end_counts_not_that_of_the_start(f: &dyn Fixture) {
@@ -105,7 +112,7 @@ pub async fn the_time_of_the_end_counts_not_that_of_the_start(f: &dyn Fixture) {
     let worker = Worker::outbox(f, "orders", "w").await;
     let rows = worker.pending(1).await;
     assert_eq!(worker.settle(&rows[0], OutboxFate::Dispatched).await, all(1));
-    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(cleanup(f, 100).await, CleanupCounts::default());
 }
 
 pub async fn unfinished_rows_stay_however_old(f: &dyn Fixture) {
@@ -125,7 +132,7 @@ pub async fn unfinished_rows_stay_however_old(f: &dyn Fixture) {
     let old = f.dialect().ago(YEAR);
     f.run(&format!("UPDATE relais_outbox SET dispatched_at = {old}")).await;
     f.run(&format!("UPDATE relais_inbox SET processed_at = {old}")).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(cleanup(f, 100).await, CleanupCounts::default());
     assert_eq!(f.number("SELECT count(*) FROM relais_outbox").await, 3);
     assert_eq!(f.number("SELECT count(*) FROM relais_inbox").await, 4);
     assert_eq!(open_dead_letters(f).await.len(), 2);
@@ -155,7 +162,7 @@ pub async fn resolved_dead_letters_go_and_open_ones_stay(f: &dyn Fixture) {
     assert!(resolve(f, dead[0].id, Resolution::Discarded).await);
     assert!(resolve(f, dead[1].id, Resolution::Retried).await);
     age(f, 89 * DAY).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(cleanup(f, 100).await, CleanupCounts::default());
     age(f, 91 * DAY).await;
     assert_eq!(cleanup(f, 1).await.dead_letters, 1);
     assert_eq!(cleanup(f, 100).await.dead_letters, 1);
@@ -177,7 +184,10 @@ pub async fn a_resolved_dead_letter_goes_though_its_key_is_still_parked(f: &dyn 
     assert!(resolve(f, dead[1].id, Resolution::Retried).await);
     worker.settle(&worker.pending(1).await[0], dead_and_parked()).await;
     age(f, YEAR).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned { dead_letters: 2, ..Cleaned::default() });
+    assert_eq!(
+        cleanup(f, 100).await,
+        CleanupCounts { dead_letters: 2, ..CleanupCounts::default() }
+    );
     assert_eq!(f.store().parked_keys(10).await.expect("parked keys").len(), 1);
 }
 
@@ -201,9 +211,12 @@ pub async fn a_discarded_row_goes_with_its_dead_letter(f: &dyn Fixture) {
         assert!(resolve(f, letter.id, Resolution::Discarded).await);
     }
     age(f, 89 * DAY).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(cleanup(f, 100).await, CleanupCounts::default());
     age(f, 91 * DAY).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned { dead_letters: 3, ..Cleaned::default() });
+    assert_eq!(
+        cleanup(f, 100).await,
+        CleanupCounts { dead_letters: 3, ..CleanupCounts::default() }
+    );
     let left = f.rows("SELECT id FROM relais_outbox ORDER BY id").await;
     let mut rows = [again.origin_id, kept.origin_id].map(|id| id.map(|id| id.to_string()));
     rows.sort();
@@ -270,11 +283,11 @@ pub async fn ended_processes_go_with_their_logs_and_timers(f: &dyn Fixture) {
         process_in(f, status).await;
     }
     age(f, 89 * DAY).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(cleanup(f, 100).await, CleanupCounts::default());
     age(f, YEAR).await;
-    assert_eq!(cleanup(f, 2).await, Cleaned { processes: 2, ..Cleaned::default() });
-    assert_eq!(cleanup(f, 2).await, Cleaned { processes: 1, ..Cleaned::default() });
-    assert_eq!(cleanup(f, 2).await, Cleaned::default());
+    assert_eq!(cleanup(f, 2).await, CleanupCounts { processes: 2, ..CleanupCounts::default() });
+    assert_eq!(cleanup(f, 2).await, CleanupCounts { processes: 1, ..CleanupCounts::default() });
+    assert_eq!(cleanup(f, 2).await, CleanupCounts::default());
     let left = "SELECT count(*) FROM relais_process WHERE status NOT IN \
                 ('NEW', 'RUNNING', 'COMPENSATING', 'PAUSED')";
     assert_eq!(f.number(left).await, 0, "only what has ended goes, however old the rest is");
@@ -287,7 +300,7 @@ pub async fn the_last_change_of_a_process_counts(f: &dyn Fixture) {
     let old = process_in(f, ProcessStatus::Running).await;
     age(f, YEAR).await;
     let process = applied(f, after(&old, ProcessStatus::Succeeded, vec![step_started("b")])).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(cleanup(f, 100).await, CleanupCounts::default());
     assert_eq!(found(f, process.process_id).await, Some(process));
 }
 
@@ -301,7 +314,7 @@ pub async fn an_old_process_with_an_open_dead_letter_stays(f: &dyn Fixture) {
     age(f, YEAR).await;
     assert_eq!(
         cleanup(f, 1).await,
-        Cleaned { processes: 1, dead_letters: 1, ..Cleaned::default() },
+        CleanupCounts { processes: 1, dead_letters: 1, ..CleanupCounts::default() },
         "the one that stays is in nobody's way"
     );
     assert_eq!(found(f, looked_at.process_id).await, None);
@@ -324,10 +337,13 @@ pub async fn attempts_go_with_their_row(f: &dyn Fixture) {
     worker.settle(&sent[0], OutboxFate::Dispatched).await;
     handler.settle_inbox(&received[0], super::worker::processed()).await;
     age(f, 6 * DAY).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned::default());
+    assert_eq!(cleanup(f, 100).await, CleanupCounts::default());
     assert_eq!(f.number("SELECT count(*) FROM relais_attempt").await, 4);
     age(f, YEAR).await;
-    assert_eq!(cleanup(f, 100).await, Cleaned { inbox: 1, outbox: 1, ..Cleaned::default() });
+    assert_eq!(
+        cleanup(f, 100).await,
+        CleanupCounts { inbox: 1, outbox: 1, ..CleanupCounts::default() }
+    );
     let left = f.rows("SELECT origin, origin_id FROM relais_attempt ORDER BY origin").await;
     let row = |origin: &str, id: i64| vec![Some(origin.to_owned()), Some(id.to_string())];
     assert_eq!(left, [row("inbox", received[1].id), row("outbox", sent[1].id)]);

@@ -4,7 +4,7 @@ use relais_core::{
     dead_letter::{
         DeadLetter, DecisionAction, DecisionResult, OperatorDecision, Origin, Resolution,
     },
-    inbox::{Accepted, InboxRow, InboxStatus},
+    inbox::{AcceptOutcome, InboxRow, InboxStatus},
     inspect::InspectExt,
     outbox::{OutboxFate, OutboxStatus},
     query::Filter,
@@ -141,7 +141,7 @@ pub async fn an_edited_conflict_leaves_the_first_message_alone(f: &dyn Fixture) 
     assert_eq!(edit(f, dead.id, EDITED).await, DecisionResult::Done);
     assert_eq!(inbox_row(f, "m-1").await.payload.as_deref(), Some("{\"n\": 1}"));
     let again = f.store().accept(vec![arrival_with("m-1", "{\"n\": 2}")], Vec::new()).await;
-    assert_eq!(again.expect("accept"), [Accepted::Conflict]);
+    assert_eq!(again.expect("accept"), [AcceptOutcome::Conflict]);
     assert_eq!(only_dead_letter(f).await.id, dead.id, "what was edited is known already");
     assert!(resolve(f, dead.id, Resolution::Retried).await);
     let rows = Worker::inbox(f, "w").await.received(10).await;
@@ -156,15 +156,15 @@ pub async fn the_original_of_an_edited_message_is_still_a_duplicate(f: &dyn Fixt
         assert_eq!(edit(f, dead.id, payload).await, DecisionResult::Done);
     }
     let again = async || f.store().accept(vec![arrival("m-1")], Vec::new()).await.expect("accept");
-    assert_eq!(again().await, [Accepted::Duplicate]);
+    assert_eq!(again().await, [AcceptOutcome::Duplicate]);
     assert!(resolve(f, dead.id, Resolution::Retried).await);
     let rows = worker.received(10).await;
     assert_eq!(worker.settle_inbox(&rows[0], dead_message()).await, all(1));
     let second = only_dead_letter(f).await;
     assert_eq!(edit(f, second.id, "3").await, DecisionResult::Done);
-    assert_eq!(again().await, [Accepted::Duplicate]);
+    assert_eq!(again().await, [AcceptOutcome::Duplicate]);
     let other = f.store().accept(vec![arrival_with("m-1", "\"other\"")], Vec::new()).await;
-    assert_eq!(other.expect("accept"), [Accepted::Conflict]);
+    assert_eq!(other.expect("accept"), [AcceptOutcome::Conflict]);
     assert_eq!(f.number("SELECT count(*) FROM relais_inbox").await, 1);
 }
 

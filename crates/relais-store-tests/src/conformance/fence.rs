@@ -6,7 +6,7 @@ use relais_core::{
     inbox::{InboxFate, InboxRow},
     lane::{Fence, LANES, Scope},
     outbox::{OutboxFate, OutboxRow},
-    store::{RowMark, Settled},
+    store::{RowMark, SettleOutcome},
 };
 use uuid::Uuid;
 
@@ -204,7 +204,7 @@ pub async fn of_a_mixed_batch_only_the_lanes_still_held_settle(f: &dyn Fixture) 
         _ => worker.outbox_fate(row, dead_and_parked()),
     });
     let done = worker.settle_all(fates.collect()).await;
-    assert_eq!(done, Settled { settled: 300 - refused, refused, ..Settled::default() });
+    assert_eq!(done, SettleOutcome { settled: 300 - refused, refused, ..SettleOutcome::default() });
     let untouched: Vec<i64> = rows.iter().filter(lost).map(|row| row.id).collect();
     assert_eq!(other.pending_ids().await, untouched);
     let dead = "SELECT count(*) FROM relais_dead_letter d JOIN relais_outbox o \
@@ -235,7 +235,7 @@ pub async fn of_a_mixed_inbox_batch_only_the_lanes_still_held_settle(f: &dyn Fix
         )
     });
     let done = worker.settle_inbox_all(fates.collect()).await;
-    assert_eq!(done, Settled { settled: 200 - refused, refused, ..Settled::default() });
+    assert_eq!(done, SettleOutcome { settled: 200 - refused, refused, ..SettleOutcome::default() });
     let written = f.number("SELECT count(*) FROM relais_outbox").await;
     assert_eq!(written.unsigned_abs(), 200 - refused, "a refused row sends nothing");
     let orphans = "SELECT count(*) FROM relais_outbox o JOIN relais_inbox i \
@@ -273,7 +273,12 @@ pub async fn a_row_an_operator_resolved_meanwhile_is_not_overwritten(f: &dyn Fix
 
 /// Lets `worker` settle while another session holds the row and a second node takes expired lanes:
 /// who wins does not matter, that both win must not happen.
-async fn race(f: &dyn Fixture, worker: &Worker, held: Held, settle: BoxFuture<'static, Settled>) {
+async fn race(
+    f: &dyn Fixture,
+    worker: &Worker,
+    held: Held,
+    settle: BoxFuture<'static, SettleOutcome>,
+) {
     let name = format!("holder-{}", Uuid::now_v7());
     let dialect = f.dialect();
     let (Some(named), Some(waiting)) = (dialect.name_session(&name), dialect.waiting_behind(&name))

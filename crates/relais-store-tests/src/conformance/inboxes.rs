@@ -2,7 +2,8 @@
 
 use relais_core::{
     dead_letter::Resolution,
-    inbox::{Accepted, InboxFate, NewInbox, in_inbox},
+    inbox::{AcceptOutcome, InboxFate, NewInbox, in_inbox},
+    inspect::InspectExt,
     lane::Scope,
     query::Count,
     store::RowMark,
@@ -21,7 +22,7 @@ fn arrival_in(inbox: &str, message_id: &str, key: &str) -> NewInbox {
     NewInbox { source_system: in_inbox(inbox, &message.source_system), ..message }
 }
 
-async fn accept(f: &dyn Fixture, messages: Vec<NewInbox>) -> Vec<Accepted> {
+async fn accept(f: &dyn Fixture, messages: Vec<NewInbox>) -> Vec<AcceptOutcome> {
     f.store().accept(messages, Vec::new()).await.expect("accept")
 }
 
@@ -30,7 +31,7 @@ async fn two_inboxes(f: &dyn Fixture) -> (Worker, Worker) {
     let messages = ["", "billing"]
         .into_iter()
         .flat_map(|inbox| ["1", "2"].map(|message_id| arrival_in(inbox, message_id, "k")));
-    assert_eq!(accept(f, messages.collect()).await, [Accepted::Stored; 4]);
+    assert_eq!(accept(f, messages.collect()).await, [AcceptOutcome::Stored; 4]);
     let unnamed = Worker::inbox(f, "a").await;
     let billing = Worker::start(f.second(), Scope::of_inbox("billing"), "b").await;
     assert_eq!((unnamed.lanes.len(), billing.lanes.len()), (64, 64), "lanes of their own");
@@ -47,7 +48,7 @@ pub async fn each_inbox_has_its_own_rows_and_duplicates(f: &dyn Fixture) {
     assert_eq!(sources(&unnamed).await, ["ihub 1", "ihub 2"]);
     assert_eq!(sources(&billing).await, ["billing::ihub 1", "billing::ihub 2"]);
     let again = accept(f, vec![arrival_in("billing", "1", "k"), arrival_in("crm", "1", "k")]).await;
-    assert_eq!(again, [Accepted::Duplicate, Accepted::Stored]);
+    assert_eq!(again, [AcceptOutcome::Duplicate, AcceptOutcome::Stored]);
     let rows = billing.received(10).await;
     let fates = rows.iter().map(|row| billing.inbox_fate(row, processed())).collect();
     assert_eq!(billing.settle_inbox_all(fates).await, all(2), "the fence knows the inbox");

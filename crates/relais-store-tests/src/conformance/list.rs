@@ -306,7 +306,8 @@ macro_rules! store_conformance {
                 a_fetch_ends_with_the_row_that_reaches_its_bytes
                 a_fetch_of_the_inbox_ends_with_the_row_that_reaches_its_bytes
                 a_cut_by_bytes_is_a_prefix_of_due_and_fresh_rows raw_bytes_of_a_repaired_row_count
-                candidates_are_the_rows_of_a_fetch_without_their_payloads
+                a_fetch_without_payloads_has_the_same_rows
+                a_fetch_of_the_inbox_without_payloads_is_refused
                 rows_of_a_job_end_with_the_one_that_reaches_the_bytes
                 rows_of_a_job_are_read_without_payloads
             }

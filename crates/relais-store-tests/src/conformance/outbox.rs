@@ -7,7 +7,7 @@ use relais_core::{
     inspect::InspectExt,
     message::Category,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement, OutboxStatus},
-    store::{IdRange, RowMark},
+    store::{IdRange, RowMark, WorkQuery},
     time::Timestamp,
 };
 use uuid::Uuid;
@@ -377,8 +377,10 @@ pub async fn new_rows_are_found_by_their_ids_with_their_destinations(f: &dyn Fix
     f.run(&format!("UPDATE relais_outbox SET status = 'DISPATCHED' WHERE id = {}", ids[1])).await;
     let range = |first, last| IdRange { first, last };
     let found = async |ranges, limit| {
-        let found = f.second().arrivals(ranges, limit).await.expect("arrivals");
-        found.into_iter().map(|row| (row.id, row.destination)).collect::<Vec<_>>()
+        let query = WorkQuery { new_ids: ranges, rows_max: limit, destinations: Vec::new() };
+        let found = f.second().find_work(query).await.expect("arrivals");
+        assert!(found.destinations.is_empty());
+        found.arrivals.into_iter().map(|row| (row.id, row.destination)).collect::<Vec<_>>()
     };
     let row = |at: usize, name: &str| (ids[at], Some(name.to_owned()));
     let all =
@@ -403,9 +405,11 @@ pub async fn destinations_with_fresh_or_due_rows_have_work(f: &dyn Fixture) {
         f.run(&format!("{set} WHERE destination = '{name}'")).await;
     }
     let search = async || {
-        let names = names.iter().map(|&name| name.to_owned()).collect();
-        let found = f.store().destinations_with_work(names).await.expect("search");
-        found.into_iter().collect::<BTreeSet<_>>()
+        let destinations = names.iter().map(|&name| name.to_owned()).collect();
+        let query = WorkQuery { destinations, ..WorkQuery::default() };
+        let found = f.store().find_work(query).await.expect("search");
+        assert!(found.arrivals.is_empty());
+        found.destinations.into_iter().collect::<BTreeSet<_>>()
     };
     assert_eq!(search().await, BTreeSet::from(["due".to_owned(), "fresh".to_owned()]));
     let worker = Worker::outbox(f, "fresh", "w").await;

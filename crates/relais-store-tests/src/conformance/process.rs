@@ -76,8 +76,7 @@ pub async fn find_by_id_gives_every_field_back(f: &dyn Fixture) {
 pub async fn several_are_found_in_the_order_asked_for(f: &dyn Fixture) {
     let first = applied(f, begun(TYPE, Some("a"))).await;
     let second = applied(f, begun(TYPE, Some("b"))).await;
-    let key =
-        |key: &str| ProcessRef::Key { process_type: TYPE.to_owned(), business_key: key.to_owned() };
+    let key = |key: &str| ProcessRef::key(TYPE, key);
     let wanted = vec![
         key("b"),
         ProcessRef::Id(first.process_id),
@@ -239,7 +238,7 @@ pub async fn find_by_business_key_is_exact(f: &dyn Fixture) {
     applied(f, begun(TYPE, Some("order-77"))).await;
     applied(f, begun("PaymentProcess", Some("order-7"))).await;
     let find = async |key: &str| {
-        let key = ProcessRef::Key { process_type: TYPE.to_owned(), business_key: key.to_owned() };
+        let key = ProcessRef::key(TYPE, key);
         f.store().load_processes(vec![key]).await.expect("load").remove(0)
     };
     assert_eq!(find("order-7").await, Some(wanted));

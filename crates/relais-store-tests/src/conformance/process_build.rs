@@ -10,7 +10,7 @@ use relais_core::{
         ProcessRef, ProcessStatus, Timer, TimerChange,
     },
     query::PAGE_MAX,
-    store::Settled,
+    store::SettleOutcome,
     time::Timestamp,
 };
 use serde_json::json;
@@ -138,7 +138,7 @@ pub(super) async fn settle_one(
     worker: &Worker,
     message_id: &str,
     change: Change,
-) -> Settled {
+) -> SettleOutcome {
     let arrival = arrival_for(message_id, message_id);
     f.store().accept(vec![arrival], Vec::new()).await.expect("accept");
     let rows = worker.received(super::worker::MANY).await;

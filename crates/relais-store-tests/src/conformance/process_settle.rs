@@ -5,7 +5,7 @@ use relais_core::{
     inspect::InspectExt,
     message::NewMessage,
     process::{Change, ChangeOutcome, ProcessRef, ProcessStatus, TimerChange, TimerOwner},
-    store::Settled,
+    store::SettleOutcome,
 };
 
 use super::{
@@ -65,8 +65,8 @@ async fn status(f: &dyn Fixture, message_id: &str) -> (InboxStatus, u32) {
     (row.status, row.attempts)
 }
 
-fn stale(settled: u64, ids: Vec<i64>) -> Settled {
-    Settled { settled, stale: ids, ..Settled::default() }
+fn stale(settled: u64, ids: Vec<i64>) -> SettleOutcome {
+    SettleOutcome { settled, stale: ids, ..SettleOutcome::default() }
 }
 
 pub async fn a_row_and_everything_of_its_process_settle_together(f: &dyn Fixture) {

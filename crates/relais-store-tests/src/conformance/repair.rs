@@ -2,12 +2,12 @@
 
 use relais_core::{
     dead_letter::Resolution,
-    inbox::{Accepted, InboxRow, InboxStatus, NewInbox},
+    inbox::{AcceptOutcome, InboxRow, InboxStatus, NewInbox},
     inspect::InspectExt,
     message::Headers,
     query::{PAGE_MAX, SerdeErrors},
     repair::{
-        CODE_DUPLICATE, HEADER_ORIGINAL_ID, Identity, Mode, Repair, ReprocessOutcome, Rewritten,
+        CODE_DUPLICATE, HEADER_ORIGINAL_ID, Identity, Mode, Repair, ReprocessOutcome, RewrittenRow,
         duplicate_message,
     },
 };
@@ -27,13 +27,13 @@ pub const START: Start = Start::Migrated;
 const GARBAGE: &[u8] = b"\xff{\"n\": 1}";
 const PAYLOAD: &str = "{\"n\":  1}";
 
-async fn accept(f: &dyn Fixture, messages: Vec<NewInbox>) -> Vec<Accepted> {
+async fn accept(f: &dyn Fixture, messages: Vec<NewInbox>) -> Vec<AcceptOutcome> {
     f.store().accept(messages, Vec::new()).await.expect("accept")
 }
 
 /// Stores one message that cannot be decoded; its row.
 async fn broken(f: &dyn Fixture, message_id: &str) -> InboxRow {
-    assert_eq!(accept(f, vec![undecodable(message_id, GARBAGE)]).await, [Accepted::Stored]);
+    assert_eq!(accept(f, vec![undecodable(message_id, GARBAGE)]).await, [AcceptOutcome::Stored]);
     find(f, message_id).await
 }
 
@@ -45,8 +45,8 @@ async fn row(f: &dyn Fixture, id: i64) -> InboxRow {
     find(f, &id.to_string()).await
 }
 
-fn rewritten(message_id: &str, key: &str) -> Rewritten {
-    Rewritten {
+fn rewritten(message_id: &str, key: &str) -> RewrittenRow {
+    RewrittenRow {
         message_id: message_id.to_owned(),
         identity: Identity::Promised,
         msg_key: key.to_owned(),
@@ -57,12 +57,12 @@ fn rewritten(message_id: &str, key: &str) -> Rewritten {
     }
 }
 
-fn by_ann(rewritten: Rewritten) -> Repair {
+fn by_ann(rewritten: RewrittenRow) -> Repair {
     Repair { rewritten, actor: "ann".to_owned(), reason: "it's the decoder 😀".to_owned() }
 }
 
 /// A repair comes from another process than the workers'.
-async fn repair(f: &dyn Fixture, id: i64, new: Rewritten) -> ReprocessOutcome {
+async fn repair(f: &dyn Fixture, id: i64, new: RewrittenRow) -> ReprocessOutcome {
     f.second().reprocess(id, by_ann(new), Mode::Write).await.expect("repair")
 }
 
@@ -131,7 +131,7 @@ pub async fn a_repaired_row_takes_the_id_of_its_message(f: &dyn Fixture) {
     assert_eq!(repair(f, id, new).await, ReprocessOutcome::Received);
     let after = find(f, "m-1").await;
     assert_eq!((after.id, after.headers.get(HEADER_ORIGINAL_ID)), (id, Some("sha256:00")));
-    assert_eq!(accept(f, vec![arrival_with("m-1", PAYLOAD)]).await, [Accepted::Duplicate]);
+    assert_eq!(accept(f, vec![arrival_with("m-1", PAYLOAD)]).await, [AcceptOutcome::Duplicate]);
     assert_eq!(Worker::inbox(f, "w").await.received_ids().await, ["m-1"]);
 }
 
@@ -157,7 +157,7 @@ pub async fn a_message_that_is_there_already_is_not_handled_twice(f: &dyn Fixtur
 
 pub async fn bytes_repaired_before_under_the_id_are_the_same_message(f: &dyn Fixture) {
     let first = broken(f, "sha256:00").await.id;
-    let edited = Rewritten { payload: "{\"by\":\"hand\"}".to_owned(), ..rewritten("m-1", "k") };
+    let edited = RewrittenRow { payload: "{\"by\":\"hand\"}".to_owned(), ..rewritten("m-1", "k") };
     assert_eq!(repair(f, first, edited).await, ReprocessOutcome::Received);
     let again = broken(f, "sha256:00").await.id;
     assert_ne!(again, first, "the first row has another id by now");
@@ -229,9 +229,9 @@ pub async fn a_message_that_comes_while_its_row_is_repaired_is_one_message(f: &d
         let said = repairing.await.expect("operator").expect("repair");
         let heard = receiving.await.expect("source").expect("accept");
         match said {
-            ReprocessOutcome::Received => assert_eq!(heard, [Accepted::Duplicate]),
+            ReprocessOutcome::Received => assert_eq!(heard, [AcceptOutcome::Duplicate]),
             ReprocessOutcome::Duplicate { of } => {
-                assert_eq!((heard, find(f, &wanted).await.id), (vec![Accepted::Stored], of));
+                assert_eq!((heard, find(f, &wanted).await.id), (vec![AcceptOutcome::Stored], of));
             }
             other => panic!("{other:?}"),
         }
@@ -270,11 +270,11 @@ pub async fn what_comes_again_after_its_repair_is_a_duplicate(f: &dyn Fixture) {
     let id = broken(f, "m-1").await.id;
     repair(f, id, rewritten("m-1", "k")).await;
     for again in [undecodable("m-1", GARBAGE), arrival_with("m-1", PAYLOAD)] {
-        assert_eq!(accept(f, vec![again]).await, [Accepted::Duplicate]);
+        assert_eq!(accept(f, vec![again]).await, [AcceptOutcome::Duplicate]);
     }
     assert!(open_dead_letters(f).await.is_empty());
     for other in [undecodable("m-1", b"\xff"), arrival_with("m-1", "{\"n\":2}")] {
-        assert_eq!(accept(f, vec![other]).await, [Accepted::Conflict]);
+        assert_eq!(accept(f, vec![other]).await, [AcceptOutcome::Conflict]);
     }
     assert_eq!(Worker::inbox(f, "w").await.received_ids().await, ["m-1"]);
 }
@@ -324,7 +324,7 @@ pub async fn a_repair_changes_the_number_that_wakes_workers(f: &dyn Fixture) {
 
 pub async fn a_payload_that_is_no_json_leaves_the_row_as_it_was(f: &dyn Fixture) {
     let before = broken(f, "m-1").await;
-    let new = Rewritten { payload: "{".to_owned(), ..rewritten("m-1", "k") };
+    let new = RewrittenRow { payload: "{".to_owned(), ..rewritten("m-1", "k") };
     assert_invalid(f.store().reprocess(before.id, by_ann(new), Mode::Write).await);
     assert_eq!((row(f, before.id).await, audits(f).await), (before, 0));
 }

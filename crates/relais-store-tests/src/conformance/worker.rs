@@ -8,7 +8,7 @@ use relais_core::{
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::Change,
     quarantine::{HOLD_AFTER, HOLD_FOR},
-    store::{Fetch, Payloads, Settled, StoreDriver},
+    store::{Fetch, Payloads, SettleOutcome, StoreDriver},
 };
 
 use crate::{build::problem, fixture::Fixture};
@@ -87,14 +87,7 @@ impl Worker {
     }
 
     pub(super) fn fetch(&self, limit: usize) -> Fetch {
-        Fetch {
-            scope: self.fence.scope.clone(),
-            lanes: self.lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit,
-            bytes: usize::MAX,
-        }
+        Fetch::new(self.fence.scope.clone(), self.lanes.clone(), limit)
     }
 
     /// Outbox rows this worker may work on now.
@@ -141,19 +134,19 @@ impl Worker {
         InboxSettlement { id: row.id, lane: row.lane, epoch: self.epoch(row.lane), fate }
     }
 
-    pub(super) async fn settle(&self, row: &OutboxRow, fate: OutboxFate) -> Settled {
+    pub(super) async fn settle(&self, row: &OutboxRow, fate: OutboxFate) -> SettleOutcome {
         self.settle_all(vec![self.outbox_fate(row, fate)]).await
     }
 
-    pub(super) async fn settle_all(&self, rows: Vec<OutboxSettlement>) -> Settled {
+    pub(super) async fn settle_all(&self, rows: Vec<OutboxSettlement>) -> SettleOutcome {
         self.store.settle_outbox(self.fence.clone(), rows).await.expect("settle outbox")
     }
 
-    pub(super) async fn settle_inbox(&self, row: &InboxRow, fate: InboxFate) -> Settled {
+    pub(super) async fn settle_inbox(&self, row: &InboxRow, fate: InboxFate) -> SettleOutcome {
         self.settle_inbox_all(vec![self.inbox_fate(row, fate)]).await
     }
 
-    pub(super) async fn settle_inbox_all(&self, rows: Vec<InboxSettlement>) -> Settled {
+    pub(super) async fn settle_inbox_all(&self, rows: Vec<InboxSettlement>) -> SettleOutcome {
         self.store.settle_inbox(self.fence.clone(), rows).await.expect("settle inbox")
     }
 
@@ -164,13 +157,13 @@ impl Worker {
 }
 
 /// Asserts that all rows were settled.
-pub(super) fn all(rows: u64) -> Settled {
-    Settled { settled: rows, ..Settled::default() }
+pub(super) fn all(rows: u64) -> SettleOutcome {
+    SettleOutcome { settled: rows, ..SettleOutcome::default() }
 }
 
 /// Asserts that no row was settled.
-pub(super) fn none(rows: u64) -> Settled {
-    Settled { refused: rows, ..Settled::default() }
+pub(super) fn none(rows: u64) -> SettleOutcome {
+    SettleOutcome { refused: rows, ..SettleOutcome::default() }
 }
 
 pub(super) fn retry_later() -> OutboxFate {

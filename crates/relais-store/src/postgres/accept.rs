@@ -9,7 +9,7 @@ use base64::Engine;
 use deadpool_postgres::Transaction;
 use futures_util::future::try_join;
 use relais_core::{
-    inbox::{Accepted, Content, NewInbox, SourcePosition},
+    inbox::{AcceptOutcome, Content, NewInbox, SourcePosition},
     store::StoreError,
     text,
 };
@@ -25,11 +25,11 @@ pub(super) async fn accept(
     duplicates: &DuplicateHint,
     messages: &[NewInbox],
     positions: &[SourcePosition],
-) -> Result<Vec<Accepted>, Failure> {
+) -> Result<Vec<AcceptOutcome>, Failure> {
     let columns = Columns::of(messages);
     client.carries(columns.payload_bytes());
     let read = Positions::of(positions);
-    let mut accepted = vec![Accepted::Stored; messages.len()];
+    let mut accepted = vec![AcceptOutcome::Stored; messages.len()];
     if !duplicates.are_expected() {
         if accept_new(client, &columns, &read).await? {
             return Ok(accepted);
@@ -118,7 +118,7 @@ async fn compare(
     messages: &[NewInbox],
     columns: &Columns<'_>,
     before: &[usize],
-    accepted: &mut [Accepted],
+    accepted: &mut [AcceptOutcome],
 ) -> Result<(), Failure> {
     let statement = transaction.prepare_cached(sql!("compare_inbox")).await?;
     let pick = |column: &[&str]| -> Vec<String> {
@@ -140,8 +140,8 @@ async fn compare(
     for row in &found {
         let place = usize::try_from(row.get::<_, i64>(0)).unwrap_or(0).saturating_sub(1);
         let at = before[place];
-        accepted[at] = if row.get(2) { Accepted::Duplicate } else { Accepted::Conflict };
-        if accepted[at] == Accepted::Conflict {
+        accepted[at] = if row.get(2) { AcceptOutcome::Duplicate } else { AcceptOutcome::Conflict };
+        if accepted[at] == AcceptOutcome::Conflict {
             conflicts.push(&messages[at], columns.raws[at].as_deref(), row.get(1));
         }
     }

@@ -11,7 +11,7 @@ use relais_core::{
     bulk::{Advance, BulkJob, BulkLease, JobFence, JobTakeover},
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    store::{Payloads, Settled},
+    store::{Payloads, SettleOutcome},
     text,
 };
 use uuid::Uuid;
@@ -133,10 +133,7 @@ pub(super) async fn rows_of(
     payloads: Payloads,
 ) -> Result<Vec<OutboxRow>, Failure> {
     let statement = client.prepare_cached(sql!("bulk_rows")).await?;
-    let bytes = match payloads {
-        Payloads::UpTo(bytes) => Some(row::count(bytes)),
-        Payloads::Omitted => None,
-    };
+    let bytes = payloads.bytes().map(row::count);
     let values: [Value<'_>; 4] = [&job.to_string(), &after, &row::count(limit), &bytes];
     row::each(client, &statement, &values, row::outbox_row).await
 }
@@ -145,7 +142,7 @@ pub(super) async fn settle(
     client: &mut Client<'_>,
     fence: &JobFence,
     rows: &[(i64, OutboxFate)],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     // The form in which `outbox` sorts fates; the job's fence stands for the lane's.
     let unfenced = |(id, fate): &(i64, OutboxFate)| OutboxSettlement {
         id: *id,

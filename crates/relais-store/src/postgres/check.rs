@@ -1,7 +1,7 @@
 //! What must be so before relais works here: the server, its settings, the schema, the privileges.
 //! Every refusal names the next step. Changes nothing.
 
-use relais_core::store::{Changes, IdRange, OutboxArrival, StoreError};
+use relais_core::store::{Changes, OutboxArrival, OutboxWork, StoreError, WorkQuery};
 
 use tokio_postgres::Row;
 
@@ -60,29 +60,29 @@ pub(super) async fn changes(client: &Client<'_>) -> Result<Changes, Failure> {
     })
 }
 
-/// Returns the visible outbox rows with ids in the ranges.
-pub(super) async fn arrivals(
+/// Finds the visible outbox rows of new ids, and destinations that may have due rows; `marks` has the mark of
+/// each destination.
+pub(super) async fn find_work(
     client: &Client<'_>,
-    ranges: &[IdRange],
-    limit: usize,
-) -> Result<Vec<OutboxArrival>, Failure> {
-    let statement = client.prepare_cached(sql!("arrivals")).await?;
-    let first: Vec<i64> = ranges.iter().map(|range| range.first).collect();
-    let last: Vec<i64> = ranges.iter().map(|range| range.last).collect();
-    let rows = client.query(&statement, &[&first, &last, &row::count(limit)]).await?;
-    let arrival = |row: &Row| OutboxArrival { id: row.get(0), destination: row.get(1) };
-    Ok(rows.iter().map(arrival).collect())
-}
-
-/// Returns those of the destinations that may have due rows; `marks` has the mark of each.
-pub(super) async fn destinations_with_work(
-    client: &Client<'_>,
-    destinations: &[String],
+    query: &WorkQuery,
     marks: &[i64],
-) -> Result<Vec<String>, Failure> {
-    let statement = client.prepare_cached(sql!("destinations_with_work")).await?;
-    let rows = client.query(&statement, &[&destinations, &marks]).await?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
+) -> Result<OutboxWork, Failure> {
+    let WorkQuery { new_ids, rows_max, destinations } = query;
+    let mut work = OutboxWork::default();
+    if !new_ids.is_empty() {
+        let statement = client.prepare_cached(sql!("arrivals")).await?;
+        let first: Vec<i64> = new_ids.iter().map(|range| range.first).collect();
+        let last: Vec<i64> = new_ids.iter().map(|range| range.last).collect();
+        let rows = client.query(&statement, &[&first, &last, &row::count(*rows_max)]).await?;
+        let arrival = |row: &Row| OutboxArrival { id: row.get(0), destination: row.get(1) };
+        work.arrivals = rows.iter().map(arrival).collect();
+    }
+    if !destinations.is_empty() {
+        let statement = client.prepare_cached(sql!("destinations_with_work")).await?;
+        let rows = client.query(&statement, &[destinations, &marks]).await?;
+        work.destinations = rows.iter().map(|row| row.get(0)).collect();
+    }
+    Ok(work)
 }
 
 /// The treatment of settings that may lose acknowledged messages.

@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use relais_core::{
-    query::{Cleaned, CleanupMode, Retention},
+    query::{CleanupCounts, CleanupMode, Retention},
     time::Timestamp,
 };
 use uuid::Uuid;
@@ -40,7 +40,7 @@ pub(super) async fn cleanup(
     places: &Places,
     retention: &Retention,
     mode: CleanupMode,
-) -> Result<Cleaned, Failure> {
+) -> Result<CleanupCounts, Failure> {
     let rows_max = match mode {
         CleanupMode::Count => return count(client, retention).await,
         CleanupMode::Remove { rows_max } => row::count(rows_max),
@@ -68,11 +68,11 @@ pub(super) async fn cleanup(
     // Few, so they are not counted.
     let jobs = client.prepare_cached(sql!("cleanup_bulk")).await?;
     client.execute(&jobs, &[&retention.dispatched_seconds, &rows_max]).await?;
-    Ok(Cleaned { inbox, outbox, handled, dead_letters, processes })
+    Ok(CleanupCounts { inbox, outbox, handled, dead_letters, processes })
 }
 
 /// Counts the rows that all passes together would remove.
-async fn count(client: &Client<'_>, retention: &Retention) -> Result<Cleaned, Failure> {
+async fn count(client: &Client<'_>, retention: &Retention) -> Result<CleanupCounts, Failure> {
     let Retention {
         processed_seconds,
         dispatched_seconds,
@@ -95,7 +95,7 @@ async fn count(client: &Client<'_>, retention: &Retention) -> Result<Cleaned, Fa
         )
         .await?;
     let count = |column| row::amount(counted.get(column));
-    Ok(Cleaned {
+    Ok(CleanupCounts {
         inbox: count(0),
         outbox: count(1),
         handled: count(2),

@@ -91,7 +91,7 @@ impl Default for PostgresOptions {
 }
 
 /// A store's connections, and what is known of them.
-pub(super) struct Connected {
+pub(super) struct StoreConnections {
     pub(super) pools: Pools,
     pub(super) sessions: Arc<Sessions>,
     /// Warnings for the operator, as sentences.
@@ -103,7 +103,7 @@ pub(super) async fn by_url(
     url: &str,
     options: &PostgresOptions,
     marks: &Arc<Marks>,
-) -> Result<Connected, StoreError> {
+) -> Result<StoreConnections, StoreError> {
     let (config, encryption) = words::parse(url)?;
     if encryption.mode == SslMode::Disable || is_local(&config) {
         return by_config(config, None, options, marks).await;
@@ -158,7 +158,7 @@ pub(super) async fn by_config(
     tls: Option<ClientConfig>,
     options: &PostgresOptions,
     marks: &Arc<Marks>,
-) -> Result<Connected, StoreError> {
+) -> Result<StoreConnections, StoreError> {
     check_schema(options)?;
     let shares = Shares::of(options.connections_max)?;
     config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
@@ -193,7 +193,7 @@ const NO_OPTIONS: &str = "unsupported startup parameter";
 pub(super) async fn by_pool(
     pool: Pool,
     options: &PostgresOptions,
-) -> Result<Connected, StoreError> {
+) -> Result<StoreConnections, StoreError> {
     check_schema(options)?;
     judge(Pools::of_user(pool, options.connect_timeout).await?, options).await
 }
@@ -292,7 +292,7 @@ fn open(
 }
 
 /// Finds out whose the sessions are, and whether they see the schema.
-async fn judge(pools: Pools, options: &PostgresOptions) -> Result<Connected, StoreError> {
+async fn judge(pools: Pools, options: &PostgresOptions) -> Result<StoreConnections, StoreError> {
     let sessions = Sessions::new(options);
     let seen = probe(&pools.handlers).await?;
     if seen.started {
@@ -319,25 +319,25 @@ async fn judge(pools: Pools, options: &PostgresOptions) -> Result<Connected, Sto
             };
             Err(StoreError::setup(why))
         }
-        _ => Ok(Connected { pools, sessions: Arc::new(sessions), warnings: Vec::new() }),
+        _ => Ok(StoreConnections { pools, sessions: Arc::new(sessions), warnings: Vec::new() }),
     }
 }
 
 /// Facts about a session.
-struct Probed {
+struct SessionFacts {
     /// It began with our options.
     started: bool,
     schema: Option<String>,
     role: String,
 }
 
-async fn probe(pool: &Pool) -> Result<Probed, StoreError> {
+async fn probe(pool: &Pool) -> Result<SessionFacts, StoreError> {
     let client = pool.get().await.map_err(|error| Failure::from(error).into_store())?;
     let values = ask(&client, sql!("probe")).await?;
     let [started, schema, role] = &values[..] else {
         return Err(StoreError::unavailable("the server answered something else"));
     };
-    Ok(Probed {
+    Ok(SessionFacts {
         started: started.as_deref() == Some("on"),
         schema: schema.clone(),
         role: role.clone().unwrap_or_default(),

@@ -8,7 +8,7 @@ use relais_core::{
         PROCESS_TYPE_PAUSED, Pause,
     },
     report::{NewReport, REPORT_KEPT, ReportUpdate},
-    store::Settled,
+    store::SettleOutcome,
 };
 use tokio_postgres::{Row, types::ToSql};
 
@@ -22,7 +22,7 @@ use super::{
 /// Most rows that a resume wakes; others continue when their wait is over.
 const WOKEN_MAX: usize = 10_000;
 
-pub(super) async fn wake_paused(client: &Client<'_>) -> Result<Settled, Failure> {
+pub(super) async fn wake_paused(client: &Client<'_>) -> Result<SettleOutcome, Failure> {
     let values: [&(dyn ToSql + Sync); 2] = [&PROCESS_TYPE_PAUSED, &row::count(WOKEN_MAX)];
     Ok(settled(0, client.execute(sql!("wake_paused"), &values).await?))
 }

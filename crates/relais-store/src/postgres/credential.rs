@@ -18,15 +18,17 @@ impl Credentials for PostgresStore {
         owner: String,
         lease: Duration,
     ) -> StoreResult<Option<Credential>> {
-        self.run((name, owner, row::millis(lease)), |client, _, (name, owner, lease)| {
-            Box::pin(async move {
-                let statement = client.prepare_cached(sql!("take_credential")).await?;
-                let taken = client.query_opt(&statement, &[name, owner, lease]).await?;
-                let taken = taken.map(|row| Credential { version: row.get(0), sealed: row.get(1) });
-                Ok(taken)
+        self.engine()
+            .run((name, owner, row::millis(lease)), |client, _, (name, owner, lease)| {
+                Box::pin(async move {
+                    let statement = client.prepare_cached(sql!("take_credential")).await?;
+                    let taken = client.query_opt(&statement, &[name, owner, lease]).await?;
+                    let taken =
+                        taken.map(|row| Credential { version: row.get(0), sealed: row.get(1) });
+                    Ok(taken)
+                })
             })
-        })
-        .await
+            .await
     }
 
     async fn replace_credential(
@@ -36,23 +38,25 @@ impl Credentials for PostgresStore {
         version: i64,
         sealed: String,
     ) -> StoreResult<bool> {
-        self.run((name, owner, version, sealed), |client, _, (name, owner, version, sealed)| {
-            Box::pin(async move {
-                let statement = client.prepare_cached(sql!("replace_credential")).await?;
-                Ok(client.execute(&statement, &[name, owner, version, sealed]).await? == 1)
+        self.engine()
+            .run((name, owner, version, sealed), |client, _, (name, owner, version, sealed)| {
+                Box::pin(async move {
+                    let statement = client.prepare_cached(sql!("replace_credential")).await?;
+                    Ok(client.execute(&statement, &[name, owner, version, sealed]).await? == 1)
+                })
             })
-        })
-        .await
+            .await
     }
 
     async fn release_credential(&self, name: String, owner: String) -> StoreResult<()> {
-        self.run((name, owner), |client, _, (name, owner)| {
-            Box::pin(async move {
-                let statement = client.prepare_cached(sql!("release_credential")).await?;
-                client.execute(&statement, &[name, owner]).await?;
-                Ok(())
+        self.engine()
+            .run((name, owner), |client, _, (name, owner)| {
+                Box::pin(async move {
+                    let statement = client.prepare_cached(sql!("release_credential")).await?;
+                    client.execute(&statement, &[name, owner]).await?;
+                    Ok(())
+                })
             })
-        })
-        .await
+            .await
     }
 }

@@ -14,6 +14,7 @@ use relais_core::{
     inbox::InboxStatus,
     json,
     outbox::OnDeadLetter,
+    process::{Change, ChangeOutcome},
     query::SerdeErrors,
     repair::{Mode, Repair, ReprocessOutcome},
     store::{StoreError, StoreResult},
@@ -22,16 +23,19 @@ use relais_core::{
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::{PostgresStore, control, error::Failure, outbox, repair, row, session::Client};
+use super::{
+    PostgresStore, control, error::Failure, outbox, process, repair, row, session::Client,
+};
 
 #[async_trait]
 impl DeadLetterStore for PostgresStore {
     async fn decide(&self, decision: OperatorDecision) -> StoreResult<DecisionResult> {
-        self.run_other(decision, |client, _, decision| Box::pin(decide(client, decision))).await
+        self.others().run(decision, |client, _, decision| Box::pin(decide(client, decision))).await
     }
 
     async fn undecodable_rows(&self, filter: SerdeErrors) -> StoreResult<Vec<i64>> {
-        self.run_other(filter, |client, _, filter| Box::pin(repair::serde_errors(client, filter)))
+        self.others()
+            .run(filter, |client, _, filter| Box::pin(repair::serde_errors(client, filter)))
             .await
     }
 
@@ -41,14 +45,23 @@ impl DeadLetterStore for PostgresStore {
         repair: Repair,
         mode: Mode,
     ) -> StoreResult<ReprocessOutcome> {
-        self.run_other(repair, move |client, _, repair| {
-            Box::pin(repair::repair(client, row, repair, mode))
-        })
-        .await
+        self.others()
+            .run(repair, move |client, _, repair| {
+                Box::pin(repair::repair(client, row, repair, mode))
+            })
+            .await
+    }
+
+    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome> {
+        self.engine()
+            .run(change, |client, _, change| Box::pin(process::change(client, change)))
+            .await
     }
 
     async fn control(&self, order: ControlOrder) -> StoreResult<bool> {
-        self.run_other(order, |client, _, order| Box::pin(control::carry_out(client, order))).await
+        self.others()
+            .run(order, |client, _, order| Box::pin(control::carry_out(client, order)))
+            .await
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use relais_core::{delivery::Problem, lane::OwnedLane, store::Settled};
+use relais_core::{delivery::Problem, lane::OwnedLane, store::SettleOutcome};
 use tokio_postgres::types::ToSql;
 
 use super::row;
@@ -46,9 +46,9 @@ impl LaneProof {
 }
 
 /// The answer when `settled` of `asked` rows were reached.
-pub(super) fn settled(asked: usize, settled: u64) -> Settled {
+pub(super) fn settled(asked: usize, settled: u64) -> SettleOutcome {
     let refused = (asked as u64).saturating_sub(settled);
-    Settled { settled, refused, ..Settled::default() }
+    SettleOutcome { settled, refused, ..SettleOutcome::default() }
 }
 
 /// Rows to be tried again later.

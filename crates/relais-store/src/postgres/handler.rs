@@ -10,7 +10,7 @@ use deadpool_postgres::Pool;
 use futures_util::{FutureExt, future::join};
 use relais_core::{
     BoxFuture, async_trait,
-    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
+    handler::{HandleOutcome, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
     inbox::InboxRow,
     store::StoreError,
 };
@@ -21,6 +21,7 @@ use tokio_postgres::{
 };
 
 use super::error::Failure;
+use crate::with_state::WithState;
 
 /// A function of a transaction and a message: `async fn(&Transaction<'_>, Received<M>) -> Outcome`, or an
 /// async closure, which is cloned for each message.
@@ -108,18 +109,6 @@ where
     handler(pool, WithState { state: state.into(), function })
 }
 
-/// A function with its state.
-struct WithState<S, F> {
-    state: Arc<S>,
-    function: F,
-}
-
-impl<S, F: Clone> Clone for WithState<S, F> {
-    fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state), function: self.function.clone() }
-    }
-}
-
 impl<'a, S, M, F> HandlerFn<'a, M> for WithState<S, F>
 where
     M: Send + 'a,
@@ -157,10 +146,10 @@ where
     M: DeserializeOwned + Send + 'static,
     F: for<'a> HandlerFn<'a, M> + 'static,
 {
-    async fn handle(&self, work: HandlerWork) -> Handled {
+    async fn handle(&self, work: HandlerWork) -> HandleOutcome {
         match Received::decode(&work.row) {
             Ok(message) => self.run(&work, message).await.unwrap_or_else(not_committed),
-            Err(outcome) => Handled::RolledBack(outcome),
+            Err(outcome) => HandleOutcome::RolledBack(outcome),
         }
     }
 
@@ -179,7 +168,11 @@ where
 {
     /// Dropped half-way, the transaction rolls itself back; dropped inside the commit, the commit
     /// has been sent and stands, or falls, as a whole.
-    async fn run(&self, work: &HandlerWork, message: Received<M>) -> Result<Handled, Failure> {
+    async fn run(
+        &self,
+        work: &HandlerWork,
+        message: Received<M>,
+    ) -> Result<HandleOutcome, Failure> {
         let mut client = self.pool.get().await?;
         let transaction = begin(&mut client).await?;
         // The user's first statement need not wait for the answer to ours.
@@ -189,7 +182,7 @@ where
             if outcome != Outcome::Done {
                 // Without a connection the user's code could not but fail: no attempt is used.
                 transaction.rollback().await?;
-                return Ok(Handled::RolledBack(outcome));
+                return Ok(HandleOutcome::RolledBack(outcome));
             }
             crate::fail_point!("handler.after_change");
             let started = started?;
@@ -208,14 +201,14 @@ where
                 let is_ours = start(&transaction).await? == started;
                 transaction.rollback().await?;
                 return Ok(if is_ours {
-                    Handled::Refused
+                    HandleOutcome::Refused
                 } else {
                     session_lost(transaction_lost())
                 });
             }
             crate::fail_point!("handler.before_commit");
             transaction.commit().await?;
-            Ok(Handled::Committed)
+            Ok(HandleOutcome::Committed)
         };
         ended.await.or_else(|error: tokio_postgres::Error| {
             let code = error.code().map(|code| code.code().to_owned());
@@ -271,15 +264,18 @@ where
 const ENDS_SESSION: [&str; 3] = ["25P03", "57P01", "57P05"];
 
 /// A failure after the handler began: without a code the connection is lost, and its session with it.
-pub(super) fn after_the_call(code: Option<&str>, failure: Failure) -> Result<Handled, Failure> {
+pub(super) fn after_the_call(
+    code: Option<&str>,
+    failure: Failure,
+) -> Result<HandleOutcome, Failure> {
     if code.is_none_or(|code| ENDS_SESSION.contains(&code)) {
         return Ok(session_lost(failure));
     }
     Err(failure)
 }
 
-pub(super) fn session_lost(failure: Failure) -> Handled {
-    Handled::SessionLost(failure.into_store())
+pub(super) fn session_lost(failure: Failure) -> HandleOutcome {
+    HandleOutcome::SessionLost(failure.into_store())
 }
 
 pub(super) fn transaction_lost() -> Failure {
@@ -289,8 +285,8 @@ pub(super) fn transaction_lost() -> Failure {
 }
 
 /// A commit that the database refused for its content is the handler's failure; any other is not.
-pub(super) fn not_committed(failure: Failure) -> Handled {
-    not_validated(failure).map_or_else(Handled::Unavailable, Handled::RolledBack)
+pub(super) fn not_committed(failure: Failure) -> HandleOutcome {
+    not_validated(failure).map_or_else(HandleOutcome::Unavailable, HandleOutcome::RolledBack)
 }
 
 /// The same for a validation.

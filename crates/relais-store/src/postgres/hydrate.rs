@@ -7,7 +7,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 use deadpool_postgres::Transaction;
 use relais_core::{
     InvalidSettings, async_trait,
-    hydrate::{Hydrated, Hydrator, Record},
+    hydrate::{HydratedRecords, Hydrator, Record},
     store::StoreError,
 };
 use serde_json::Value;
@@ -64,7 +64,7 @@ impl SqlHydrator {
     /// # Errors
     /// The statement cannot be prepared, or the database is not there.
     pub async fn columns(&self) -> Result<Vec<String>, StoreError> {
-        let names = self.store.run(Arc::clone(&self.query), |client, _, query| {
+        let names = self.store.engine().run(Arc::clone(&self.query), |client, _, query| {
             Box::pin(async move {
                 let statement = client.prepare(&query.inner).await.map_err(wrong)?;
                 Ok(statement.columns().iter().map(|column| column.name().to_owned()).collect())
@@ -76,19 +76,24 @@ impl SqlHydrator {
 
 #[async_trait]
 impl Hydrator for SqlHydrator {
-    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError> {
+    async fn hydrate(&self, ids: Vec<String>) -> Result<HydratedRecords, StoreError> {
         let query = Arc::clone(&self.query);
         self.store
-            .run_snapshot((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
+            .snapshots()
+            .run((query, ids), |client, _, (query, ids)| Box::pin(query.read(client, ids)))
             .await
     }
 }
 
 impl Query {
-    async fn read(&self, client: &mut Client<'_>, ids: &[String]) -> Result<Hydrated, Failure> {
+    async fn read(
+        &self,
+        client: &mut Client<'_>,
+        ids: &[String],
+    ) -> Result<HydratedRecords, Failure> {
         let transaction = snapshot(client).await?;
         let asked = RequestedIds::new(ids);
-        let mut hydrated = Hydrated::default();
+        let mut hydrated = HydratedRecords::default();
         for chunk in ids.chunks(IDS_MAX) {
             match self.records(&transaction, chunk).await {
                 Ok(records) => by_id(&asked, &self.id_column, records, &mut hydrated)?,
@@ -103,12 +108,16 @@ impl Query {
     }
 
     /// Reads again, with a savepoint before each statement, until every id that fails is known.
-    async fn halve(&self, client: &mut Client<'_>, ids: &[String]) -> Result<Hydrated, Failure> {
+    async fn halve(
+        &self,
+        client: &mut Client<'_>,
+        ids: &[String],
+    ) -> Result<HydratedRecords, Failure> {
         let mut transaction = snapshot(client).await?;
         // Without ids it reads no row: if it fails then too, no row is to blame.
         self.records(&transaction, &[]).await.map_err(setup)?;
         let asked = RequestedIds::new(ids);
-        let (mut hydrated, mut halving) = (Hydrated::default(), Halving::new(ids.len()));
+        let (mut hydrated, mut halving) = (HydratedRecords::default(), Halving::new(ids.len()));
         while let Some(range) = halving.next() {
             let savepoint = transaction.savepoint("relais_hydrate").await?;
             match self.records(&savepoint, &ids[range.clone()]).await {
@@ -130,8 +139,8 @@ impl Query {
     async fn decide(
         &self,
         transaction: &Transaction<'_>,
-        hydrated: Hydrated,
-    ) -> Result<Hydrated, Failure> {
+        hydrated: HydratedRecords,
+    ) -> Result<HydratedRecords, Failure> {
         match self.known_good.judge(hydrated) {
             HydrateVerdict::Rows(hydrated) => Ok(hydrated),
             HydrateVerdict::Statement(error) => Err(error.into()),

@@ -10,7 +10,7 @@ use relais_core::{
     lane::Fence,
     message::NewMessage,
     process::Change,
-    store::{Fetch, OutOfOrder, Settled},
+    store::{Fetch, OutOfOrder, SettleOutcome},
     text,
 };
 
@@ -57,7 +57,7 @@ async fn read(
     let statement = client.prepare_cached(sql!("fetch_inbox")).await?;
     let decisions = client.prepare_cached(sql!("decisions")).await?;
     let Fetch { skip_keys, skip_ids, .. } = fetch;
-    let bytes = row::count(fetch.bytes);
+    let bytes = row::count(fetch.inbox_bytes()?);
     let inbox = fetch.scope.inbox().unwrap_or_default();
     let values: [Value<'_>; 7] = [&lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes, &inbox];
     let mut seen = Vec::new();
@@ -93,7 +93,7 @@ pub(super) async fn settle(
     client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[InboxSettlement],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let owner: [Value<'_>; 1] = [&fence.worker];
     let scope = fence.scope.to_string();
     let (rows, mut stale) = process::distinct(settlements)?;
@@ -141,7 +141,7 @@ pub(super) async fn settle(
     crate::fail_point!("settle_inbox.before_commit");
     transaction.commit().await?;
     let asked = settlements.len() - stale.len();
-    Ok(Settled { stale, ignored, ..settled(asked, reached) })
+    Ok(SettleOutcome { stale, ignored, ..settled(asked, reached) })
 }
 
 /// The messages that were not sent, by the row they follow from.

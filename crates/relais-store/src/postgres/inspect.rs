@@ -11,7 +11,7 @@ use relais_core::{
         IDS_MAX, IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription,
         Trail,
     },
-    query::{Overview, PAGE_MAX, ParkedKey},
+    query::{Overview, PAGE_MAX},
     report::{REPORT_VALID, REPORTS_MAX, Report},
     store::StoreResult,
 };
@@ -25,55 +25,52 @@ use super::{
     session::Client,
 };
 
-/// Most open rows that are read to count those behind parked keys; of each destination, fresh and waiting.
-const BACKLOG_SCAN_MAX: i64 = 100_000;
-
 #[async_trait]
 impl Inspect for PostgresStore {
     async fn describe(&self) -> StoreResult<StoreDescription> {
-        let server = self.run_other((), |client, _, ()| Box::pin(check::describe(client))).await?;
+        let server =
+            self.others().run((), |client, _, ()| Box::pin(check::describe(client))).await?;
         Ok(StoreDescription { server, warnings: self.shared.warnings.clone() })
     }
 
     async fn overview(&self) -> StoreResult<Overview> {
-        self.run_other((), |client, _, ()| Box::pin(overview::overview(client))).await
+        self.others().run((), |client, _, ()| Box::pin(overview::overview(client))).await
     }
 
     async fn page(&self, query: PageQuery) -> StoreResult<PageRows> {
-        self.run_other(query, |client, _, query| Box::pin(pages::page(client, query))).await
+        self.others().run(query, |client, _, query| Box::pin(pages::page(client, query))).await
     }
 
     async fn get(&self, table: MessageTable, id: String) -> StoreResult<Option<MessageRow>> {
-        self.run_other((table, id), |client, _, (table, id)| Box::pin(get(client, *table, id)))
+        self.others()
+            .run((table, id), |client, _, (table, id)| Box::pin(get(client, *table, id)))
             .await
     }
 
     async fn trail(&self, message_id: String) -> StoreResult<Trail> {
-        self.run_other(message_id, |client, _, message_id| Box::pin(trail(client, message_id)))
+        self.others()
+            .run(message_id, |client, _, message_id| Box::pin(trail(client, message_id)))
             .await
     }
 
-    async fn parked_keys(&self, limit: usize) -> StoreResult<Vec<ParkedKey>> {
-        self.run_other(limit, |client, _, limit| Box::pin(parked_keys(client, *limit))).await
-    }
-
     async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>> {
-        self.run_other((kind, low, high), |client, _, (kind, low, high)| {
-            let sql = match kind {
-                IdKind::DeadLetter => sql!("dead_letter_ids"),
-                IdKind::Process => sql!("process_ids"),
-                IdKind::Message => sql!("message_ids"),
-            };
-            Box::pin(async move {
-                let rows = client.query(sql, &[low, high, &row::count(IDS_MAX)]).await?;
-                Ok(rows.iter().map(|row| row.get(0)).collect())
+        self.others()
+            .run((kind, low, high), |client, _, (kind, low, high)| {
+                let sql = match kind {
+                    IdKind::DeadLetter => sql!("dead_letter_ids"),
+                    IdKind::Process => sql!("process_ids"),
+                    IdKind::Message => sql!("message_ids"),
+                };
+                Box::pin(async move {
+                    let rows = client.query(sql, &[low, high, &row::count(IDS_MAX)]).await?;
+                    Ok(rows.iter().map(|row| row.get(0)).collect())
+                })
             })
-        })
-        .await
+            .await
     }
 
     async fn reports(&self) -> StoreResult<Vec<Report>> {
-        self.run_other((), |client, _, ()| Box::pin(reports(client))).await
+        self.others().run((), |client, _, ()| Box::pin(reports(client))).await
     }
 }
 
@@ -138,22 +135,6 @@ async fn trail(client: &Client<'_>, message_id: &str) -> Result<Trail, Failure> 
 
 fn all<T>(rows: &[Row], read: fn(&Row) -> row::Read<T>) -> Result<Vec<T>, Failure> {
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
-}
-
-async fn parked_keys(client: &Client<'_>, limit: usize) -> Result<Vec<ParkedKey>, Failure> {
-    let limit = row::count(limit.min(PAGE_MAX));
-    let rows = client.query(sql!("parked_keys"), &[&limit, &BACKLOG_SCAN_MAX]).await?;
-    let read = |row: &Row| {
-        Ok(ParkedKey {
-            origin: row::known(row, "origin")?,
-            destination: Some(row.get("destination")).filter(|name: &String| !name.is_empty()),
-            msg_key: row.get("msg_key"),
-            parked_at: row::time(row, "parked_at")?,
-            dead_letter_id: row.get("dead_letter_id"),
-            backlog: row::amount_in(row, "backlog")?,
-        })
-    };
-    rows.iter().map(read).collect()
 }
 
 async fn reports(client: &Client<'_>) -> Result<Vec<Report>, Failure> {

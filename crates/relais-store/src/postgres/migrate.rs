@@ -7,7 +7,7 @@
 use deadpool_postgres::Transaction;
 use relais_core::{
     BoxFuture,
-    store::{Migrated, StoreError},
+    store::{MigrationOutcome, StoreError},
 };
 use tokio_postgres::{Error, Row, error::SqlState};
 
@@ -36,7 +36,7 @@ const LOCK_TIMEOUT: &str = "60s";
 pub(super) async fn migrate(
     client: &mut Client<'_>,
     scripts: &[Script],
-) -> Result<Migrated, Failure> {
+) -> Result<MigrationOutcome, Failure> {
     let found = applied(client).await?;
     let mut now = Vec::new();
     for script in migration::missing(scripts, &found)? {

@@ -3,11 +3,10 @@
 use deadpool_postgres::Transaction;
 use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
-    bulk::BulkCandidate,
     lane::{Fence, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    store::{Fetch, Settled, StoreError},
+    store::{Fetch, SettleOutcome, StoreError},
 };
 use tokio_postgres::{Row, Statement};
 
@@ -38,27 +37,6 @@ pub(super) async fn fetch(
     marks: &Marks,
     fetch: &Fetch,
 ) -> Result<Vec<OutboxRow>, Failure> {
-    fetch_as(client, marks, fetch, (Some(row::count(fetch.bytes)), row::outbox_row)).await
-}
-
-/// The same rows without what is large in them.
-pub(super) async fn candidates(
-    client: &Client<'_>,
-    marks: &Marks,
-    fetch: &Fetch,
-) -> Result<Vec<BulkCandidate>, Failure> {
-    fetch_as(client, marks, fetch, (None, row::bulk_candidate)).await
-}
-
-/// The most bytes of payloads, none to read without them, and what is made of each row.
-type Wanted<T> = (Option<i64>, fn(&Row) -> row::Read<T>);
-
-async fn fetch_as<T>(
-    client: &Client<'_>,
-    marks: &Marks,
-    fetch: &Fetch,
-    wanted: Wanted<T>,
-) -> Result<Vec<T>, Failure> {
     let destination = destination(&fetch.scope)?;
     if fetch.lanes.is_empty() || fetch.limit == 0 {
         return Ok(Vec::new());
@@ -66,7 +44,7 @@ async fn fetch_as<T>(
     let scope = fetch.scope.to_string();
     for _ in 0..FETCHES_MAX {
         let plan = marks.begin(&scope, &fetch.lanes);
-        let result = read(client, destination, fetch, wanted, plan).await;
+        let result = read(client, destination, fetch, plan).await;
         let (rows, found) = result.inspect_err(|_| marks.forget(&scope))?;
         if marks.end(&scope, plan, found) == FetchVerdict::Sound {
             return Ok(rows);
@@ -78,24 +56,24 @@ async fn fetch_as<T>(
 
 /// All statements of a fetch in one round trip: they run one after the other in the order in which
 /// they are polled first: `highest`, then `writers`, then `lowest`, and `decisions` after the rows.
-async fn read<T>(
+async fn read(
     client: &Client<'_>,
     destination: &str,
     fetch: &Fetch,
-    (bytes, to_row): Wanted<T>,
     plan: Plan,
-) -> Result<(Vec<T>, FetchFindings), Failure> {
+) -> Result<(Vec<OutboxRow>, FetchFindings), Failure> {
     let lanes: Vec<i16> = fetch.lanes.iter().map(|lane| lane.lane).collect();
     let limit = row::count(fetch.limit);
     let statement = client.prepare_cached(sql!("fetch_outbox")).await?;
     let decisions = client.prepare_cached(sql!("decisions")).await?;
     let Fetch { skip_keys, skip_ids, .. } = fetch;
+    let bytes = fetch.payloads.bytes().map(row::count);
     let values: [Value<'_>; 7] =
         [&destination, &lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes];
     let mut seen = Vec::new();
     let rows = row::each(client, &statement, &values, |row| {
         seen.push(SeenRow::of(row)?);
-        to_row(row)
+        row::outbox_row(row)
     });
     let decided = async { Ok(client.query_one(&decisions, &[]).await?) };
     let rows = try_join(rows, decided);
@@ -124,7 +102,7 @@ pub(super) async fn settle(
     client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[OutboxSettlement],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let settled = settle_batch(client, fence, settlements).await?;
     if settled.refused > 0 {
         let delivered = settlements.iter().filter(|row| row.fate == OutboxFate::Dispatched);
@@ -147,14 +125,14 @@ async fn settle_batch(
     client: &mut Client<'_>,
     fence: &Fence,
     settlements: &[OutboxSettlement],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let destination = destination(&fence.scope)?;
     let scope = fence.scope.to_string();
     let owner: [Value<'_>; 3] = [&scope, &fence.worker, &destination];
     let (done, retries, dead) = by_fate(settlements);
     let asked = done.len() + retries.proof.len() + dead.proof.len();
     if asked == 0 {
-        return Ok(Settled::default());
+        return Ok(SettleOutcome::default());
     }
     let mark = client.prepare_cached(sql!("mark_dispatched")).await?;
     if done.len() == asked {

@@ -131,7 +131,7 @@ impl Lender {
         Self { pool, seats, idle: Some(Idle::default()), wait }
     }
 
-    pub(super) async fn get(&self) -> Result<Lent, Failure> {
+    pub(super) async fn get(&self) -> Result<LentConnection, Failure> {
         let lend = async {
             let seat = match &self.seats {
                 Some(seats) => Arc::clone(seats).acquire_owned().await.ok(),
@@ -146,7 +146,11 @@ impl Lender {
                 Some(connection) => connection,
                 None => Connection { client: self.pool.get().await?, large_at: None },
             };
-            Ok(Lent { connection: Some(connection), home: self.idle.clone(), _seat: seat })
+            Ok(LentConnection {
+                connection: Some(connection),
+                home: self.idle.clone(),
+                _seat: seat,
+            })
         };
         match tokio::time::timeout(self.wait, lend).await {
             Ok(lent) => lent,
@@ -156,13 +160,13 @@ impl Lender {
 }
 
 /// A connection that was lent; dropped, it goes back.
-pub(super) struct Lent {
+pub(super) struct LentConnection {
     connection: Option<Connection>,
     home: Option<Idle>,
     _seat: Option<OwnedSemaphorePermit>,
 }
 
-impl Lent {
+impl LentConnection {
     /// Closes the connection: it is not used again.
     pub(super) fn close(mut self) {
         self.connection.take().map(|connection| Client::take(connection.client));
@@ -178,7 +182,7 @@ impl Lent {
 
 const HELD: &str = "only `close` and `drop` take it";
 
-impl Deref for Lent {
+impl Deref for LentConnection {
     type Target = Client;
 
     fn deref(&self) -> &Client {
@@ -186,13 +190,13 @@ impl Deref for Lent {
     }
 }
 
-impl DerefMut for Lent {
+impl DerefMut for LentConnection {
     fn deref_mut(&mut self) -> &mut Client {
         &mut self.connection.as_mut().expect(HELD).client
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentConnection {
     fn drop(&mut self) {
         let (Some(connection), Some(home)) = (self.connection.take(), &self.home) else { return };
         let mut idle = home.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use relais_core::{
     lane::{Fence, OwnedLane, Scope},
     quarantine::{CLEARED, HOLD_AFTER, HOLD_FOR},
-    store::Settled,
+    store::SettleOutcome,
 };
 
 use super::session::Client;
@@ -19,7 +19,7 @@ pub(super) async fn note_loss(
     client: &Client<'_>,
     fence: &Fence,
     rows: &[(i64, OwnedLane)],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     match fence.scope {
         Scope::Inbox | Scope::NamedInbox(_) => note_inbox(client, fence, rows).await,
         Scope::Outbox(_) => note_outbox(client, fence, rows).await,
@@ -30,7 +30,7 @@ async fn note_inbox(
     client: &Client<'_>,
     fence: &Fence,
     rows: &[(i64, OwnedLane)],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let proof = LaneProof::of(rows);
     let scope = fence.scope.to_string();
     let statement = client.prepare_cached(sql!("mark_inbox_in_flight")).await?;
@@ -43,7 +43,7 @@ async fn note_outbox(
     client: &Client<'_>,
     fence: &Fence,
     rows: &[(i64, OwnedLane)],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let destination = destination(&fence.scope)?;
     let scope = fence.scope.to_string();
     let proof = LaneProof::of(rows);
@@ -56,7 +56,7 @@ pub(super) async fn end(
     client: &Client<'_>,
     fence: &Fence,
     lanes: &[OwnedLane],
-) -> Result<Settled, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let scope = fence.scope.to_string();
     let lanes: Vec<i16> = lanes.iter().map(|lane| lane.lane).collect();
     let inbox = fence.scope.inbox().unwrap_or_default();

@@ -7,7 +7,7 @@ use deadpool_postgres::Transaction;
 use relais_core::{
     inbox::InboxStatus,
     query::{PAGE_MAX, SerdeErrors},
-    repair::{self, CODE_DUPLICATE, Mode, Repair, ReprocessOutcome, Rewritten, Twin},
+    repair::{self, CODE_DUPLICATE, Mode, Repair, ReprocessOutcome, RewrittenRow, Twin},
     store::StoreError,
 };
 use tokio_postgres::{
@@ -70,7 +70,7 @@ pub(super) async fn repair(
 async fn twin(
     transaction: &Transaction<'_>,
     source_system: &str,
-    new: &Rewritten,
+    new: &RewrittenRow,
     raw: Option<&str>,
 ) -> Result<Option<Twin>, Failure> {
     let found = transaction
@@ -82,7 +82,7 @@ async fn twin(
     Ok(found.map(|row| Twin { id: row.get(1), same: row.get(2) }))
 }
 
-async fn write(transaction: &Transaction<'_>, id: i64, new: &Rewritten) -> Result<(), Failure> {
+async fn write(transaction: &Transaction<'_>, id: i64, new: &RewrittenRow) -> Result<(), Failure> {
     let written = transaction
         .execute(
             sql!("repair_inbox"),

@@ -9,7 +9,7 @@ use std::{error::Error, fmt::Display, pin::pin, time::Duration};
 use futures_util::TryStreamExt;
 
 use relais_core::{
-    bulk::{BulkCandidate, BulkJob, JobTakeover, Phase},
+    bulk::{BulkJob, JobTakeover, Phase},
     control::ControlKind,
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
@@ -190,8 +190,9 @@ impl<'r> ColumnCursor<'r> {
         self.take::<KnownValue<T>>().map(|known| known.0)
     }
 
+    /// None are read without payloads.
     fn headers(&mut self) -> Read<Headers> {
-        self.take().map(Headers::from_json)
+        Ok(self.take::<Option<&str>>()?.map(Headers::from_json).unwrap_or_default())
     }
 }
 
@@ -222,17 +223,6 @@ pub(super) fn outbox_row(row: &Row) -> Read<OutboxRow> {
         error_code: columns.take()?,
         error_message: columns.take()?,
         lost_workers: columns.lost_workers()?,
-    })
-}
-
-/// Of a row as [`outbox_row`] reads it.
-pub(super) fn bulk_candidate(row: &Row) -> Read<BulkCandidate> {
-    Ok(BulkCandidate {
-        id: row.try_get("id")?,
-        lane: row.try_get("lane")?,
-        msg_key: row.try_get("msg_key")?,
-        aggregate_id: row.try_get("aggregate_id")?,
-        lost_workers: u32::try_from(row.try_get::<_, i16>("lost_workers")?).unwrap_or(0),
     })
 }
 

@@ -8,7 +8,7 @@ use relais_core::{
 };
 
 use super::{
-    PostgresStore, Shared,
+    PostgresStore, StoreState,
     error::Failure,
     pools::Lender,
     session::{Client, View},
@@ -17,84 +17,50 @@ use super::{
 /// Most runs of a transaction that concurrent ones make fail.
 const TRIES_MAX: usize = 5;
 
+/// Runs transactions on the connections of one kind.
+pub(super) struct TransactionRunner<'s> {
+    store: &'s PostgresStore,
+    lender: &'s Lender,
+    view: View,
+}
+
 impl PostgresStore {
-    /// Runs one transaction of the engine, in a task that continues when the caller is dropped.
-    pub(super) async fn run<A, T, F>(&self, arguments: A, transaction: F) -> StoreResult<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-        F: for<'a, 'c> Fn(
-            &'a mut Client<'c>,
-            &'a Shared,
-            &'a A,
-        ) -> BoxFuture<'a, Result<T, Failure>>,
-        F: Send + Sync + 'static,
-    {
-        self.run_on((&self.pools.work, View::Current), arguments, transaction).await
+    /// The connections of the engine.
+    pub(super) fn engine(&self) -> TransactionRunner<'_> {
+        TransactionRunner { store: self, lender: &self.pools.work, view: View::Current }
     }
 
-    /// As [`Self::run`], on the connections of leases and heartbeats.
-    pub(super) async fn run_lease<A, T, F>(&self, arguments: A, transaction: F) -> StoreResult<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-        F: for<'a, 'c> Fn(
-            &'a mut Client<'c>,
-            &'a Shared,
-            &'a A,
-        ) -> BoxFuture<'a, Result<T, Failure>>,
-        F: Send + Sync + 'static,
-    {
-        self.run_on((&self.pools.lanes, View::Current), arguments, transaction).await
+    /// The connections of leases and heartbeats.
+    pub(super) fn leases(&self) -> TransactionRunner<'_> {
+        TransactionRunner { lender: &self.pools.lanes, ..self.engine() }
     }
 
-    /// As [`Self::run`], for what may take long and must not delay the engine.
-    pub(super) async fn run_other<A, T, F>(&self, arguments: A, transaction: F) -> StoreResult<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-        F: for<'a, 'c> Fn(
-            &'a mut Client<'c>,
-            &'a Shared,
-            &'a A,
-        ) -> BoxFuture<'a, Result<T, Failure>>,
-        F: Send + Sync + 'static,
-    {
-        self.run_on((&self.pools.others, View::Current), arguments, transaction).await
+    /// The connections for what may take long and must not delay the engine.
+    pub(super) fn others(&self) -> TransactionRunner<'_> {
+        TransactionRunner { lender: &self.pools.others, ..self.engine() }
     }
 
-    /// As [`Self::run_other`], for what reads one snapshot.
-    pub(super) async fn run_snapshot<A, T, F>(&self, arguments: A, transaction: F) -> StoreResult<T>
-    where
-        A: Send + Sync + 'static,
-        T: Send + 'static,
-        F: for<'a, 'c> Fn(
-            &'a mut Client<'c>,
-            &'a Shared,
-            &'a A,
-        ) -> BoxFuture<'a, Result<T, Failure>>,
-        F: Send + Sync + 'static,
-    {
-        self.run_on((&self.pools.others, View::Snapshot), arguments, transaction).await
+    /// As [`Self::others`], for what reads one snapshot.
+    pub(super) fn snapshots(&self) -> TransactionRunner<'_> {
+        TransactionRunner { view: View::Snapshot, ..self.others() }
     }
+}
 
-    async fn run_on<A, T, F>(
-        &self,
-        (lender, view): (&Lender, View),
-        arguments: A,
-        transaction: F,
-    ) -> StoreResult<T>
+impl TransactionRunner<'_> {
+    /// Runs one transaction in a task that continues when the caller is dropped.
+    pub(super) async fn run<A, T, F>(self, arguments: A, transaction: F) -> StoreResult<T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
         F: for<'a, 'c> Fn(
             &'a mut Client<'c>,
-            &'a Shared,
+            &'a StoreState,
             &'a A,
         ) -> BoxFuture<'a, Result<T, Failure>>,
         F: Send + Sync + 'static,
     {
-        let (lender, shared) = (lender.clone(), Arc::clone(&self.shared));
+        let Self { store, lender, view } = self;
+        let (lender, shared) = (lender.clone(), Arc::clone(&store.shared));
         let task = tokio::spawn(async move {
             repeat((&lender, view), &shared, &arguments, &transaction).await
         });
@@ -106,12 +72,16 @@ impl PostgresStore {
 
 async fn repeat<A, T, F>(
     (lender, view): (&Lender, View),
-    shared: &Shared,
+    shared: &StoreState,
     arguments: &A,
     transaction: &F,
 ) -> Result<T, StoreError>
 where
-    F: for<'a, 'c> Fn(&'a mut Client<'c>, &'a Shared, &'a A) -> BoxFuture<'a, Result<T, Failure>>,
+    F: for<'a, 'c> Fn(
+        &'a mut Client<'c>,
+        &'a StoreState,
+        &'a A,
+    ) -> BoxFuture<'a, Result<T, Failure>>,
 {
     let sessions = &shared.sessions;
     let mut lent = lender.get().await.map_err(Failure::into_store)?;

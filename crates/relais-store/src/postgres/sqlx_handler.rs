@@ -7,8 +7,8 @@
 use std::{future::Future, marker::PhantomData, sync::Arc};
 
 use relais_core::{
-    BoxFuture, async_trait,
-    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received},
+    async_trait,
+    handler::{HandleOutcome, Handler, HandlerWork, Outcome, Received},
     inbox::InboxRow,
     store::StoreError,
 };
@@ -21,109 +21,10 @@ use super::{
         after_the_call, not_committed, not_validated, outcome, session_lost, transaction_lost,
     },
 };
-
-/// A function of a connection and a message: `async fn(&mut PgConnection, Received<M>) -> Outcome`, or an async
-/// closure, which is cloned for each message.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler for sqlx and PostgreSQL",
-    label = "expected `async fn(&mut PgConnection, Received<M>) -> impl IntoOutcome`",
-    note = "annotate the parameters of a closure: `async move |tx: &mut PgConnection, message: \
-            Received<Payment>| {{ … }}`",
-    note = "captured values must be `Clone + Send + Sync`: wrap a shared value in `Arc`, and use no `Rc` or \
-            `RefCell`",
-    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these",
-    note = "a method, or a function whose first argument is a state, goes to `sqlx_handler_with`"
-)]
-pub trait SqlxHandlerFn<'a, M>: Clone + Send + Sync {
-    /// The future of the function.
-    type Future: Future<Output = Self::Output> + Send + 'a;
-    /// The return value of the function.
-    type Output: IntoOutcome;
-
-    /// Calls the function.
-    fn call(self, transaction: &'a mut PgConnection, message: Received<M>) -> Self::Future;
-}
-
-#[diagnostic::do_not_recommend]
-impl<'a, M, F, R> SqlxHandlerFn<'a, M> for F
-where
-    F: FnOnce(&'a mut PgConnection, Received<M>) -> R + Clone + Send + Sync,
-    R: Future + Send + 'a,
-    R::Output: IntoOutcome,
-{
-    type Future = R;
-    type Output = R::Output;
-
-    fn call(self, transaction: &'a mut PgConnection, message: Received<M>) -> R {
-        self(transaction, message)
-    }
-}
-
-/// A function of a state, a connection and a message, such as a method:
-/// `async fn(&S, &mut PgConnection, Received<M>) -> Outcome`.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler with the state `{S}` for sqlx and PostgreSQL",
-    label = "expected `async fn(&{S}, &mut PgConnection, Received<M>) -> impl IntoOutcome`",
-    note = "the order is: state, transaction, message",
-    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these"
-)]
-pub trait SqlxStateHandlerFn<'a, S, M>: Clone + Send + Sync {
-    /// The future of the function.
-    type Future: Future<Output = Self::Output> + Send + 'a;
-    /// The return value of the function.
-    type Output: IntoOutcome;
-
-    /// Calls the function.
-    fn call(
-        self,
-        state: &'a S,
-        transaction: &'a mut PgConnection,
-        message: Received<M>,
-    ) -> Self::Future;
-}
-
-#[diagnostic::do_not_recommend]
-impl<'a, S: 'a, M, F, R> SqlxStateHandlerFn<'a, S, M> for F
-where
-    F: FnOnce(&'a S, &'a mut PgConnection, Received<M>) -> R + Clone + Send + Sync,
-    R: Future + Send + 'a,
-    R::Output: IntoOutcome,
-{
-    type Future = R;
-    type Output = R::Output;
-
-    fn call(self, state: &'a S, transaction: &'a mut PgConnection, message: Received<M>) -> R {
-        self(state, transaction, message)
-    }
-}
-
-/// A function with its state.
-struct WithState<S, F> {
-    state: Arc<S>,
-    function: F,
-}
-
-impl<S, F: Clone> Clone for WithState<S, F> {
-    fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state), function: self.function.clone() }
-    }
-}
-
-impl<'a, S, M, F> SqlxHandlerFn<'a, M> for WithState<S, F>
-where
-    M: Send + 'a,
-    S: Send + Sync + 'static,
-    F: for<'b> SqlxStateHandlerFn<'b, S, M> + 'static,
-{
-    type Future = BoxFuture<'a, Outcome>;
-    type Output = Outcome;
-
-    fn call(self, transaction: &'a mut PgConnection, message: Received<M>) -> Self::Future {
-        Box::pin(async move {
-            self.function.call(&self.state, transaction, message).await.into_outcome()
-        })
-    }
-}
+use crate::{
+    sqlx_function::{SqlxHandlerFn, SqlxStateHandlerFn},
+    with_state::WithState,
+};
 
 /// Runs `function` with a state for each message, in a transaction of `pool`. The state may be an `Arc` that
 /// other handlers share.
@@ -135,7 +36,7 @@ pub fn sqlx_handler_with<M, S, F>(
 where
     M: DeserializeOwned + Send + 'static,
     S: Send + Sync + 'static,
-    F: for<'a> SqlxStateHandlerFn<'a, S, M> + 'static,
+    F: for<'a> SqlxStateHandlerFn<'a, PgConnection, S, M> + 'static,
 {
     sqlx_handler(pool, WithState { state: state.into(), function })
 }
@@ -144,7 +45,7 @@ where
 pub fn sqlx_handler<M, F>(pool: PgPool, function: F) -> Arc<dyn Handler>
 where
     M: DeserializeOwned + Send + 'static,
-    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+    F: for<'a> SqlxHandlerFn<'a, PgConnection, M> + 'static,
 {
     Arc::new(SqlxHandler { pool, function, message: PhantomData::<fn(M)> })
 }
@@ -159,12 +60,12 @@ struct SqlxHandler<M, F> {
 impl<M, F> Handler for SqlxHandler<M, F>
 where
     M: DeserializeOwned + Send + 'static,
-    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+    F: for<'a> SqlxHandlerFn<'a, PgConnection, M> + 'static,
 {
-    async fn handle(&self, work: HandlerWork) -> Handled {
+    async fn handle(&self, work: HandlerWork) -> HandleOutcome {
         match Received::decode(&work.row) {
             Ok(message) => self.run(work, message).await.unwrap_or_else(not_committed),
-            Err(outcome) => Handled::RolledBack(outcome),
+            Err(outcome) => HandleOutcome::RolledBack(outcome),
         }
     }
 
@@ -179,9 +80,9 @@ where
 impl<M, F> SqlxHandler<M, F>
 where
     M: DeserializeOwned + Send + 'static,
-    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+    F: for<'a> SqlxHandlerFn<'a, PgConnection, M> + 'static,
 {
-    async fn run(&self, work: HandlerWork, message: Received<M>) -> Result<Handled, Failure> {
+    async fn run(&self, work: HandlerWork, message: Received<M>) -> Result<HandleOutcome, Failure> {
         let (mut transaction, started) = in_task(begin(self.pool.clone())).await??;
         let outcome = outcome(self.function.clone().call(&mut transaction, message)).await;
         in_task(finish(transaction, started, work, outcome)).await?
@@ -211,7 +112,7 @@ async fn finish(
     started: i64,
     work: HandlerWork,
     outcome: Outcome,
-) -> Result<Handled, Failure> {
+) -> Result<HandleOutcome, Failure> {
     end(transaction, started, work, outcome).await.or_else(|error| {
         let code =
             error.as_database_error().map(|answer| answer.code().unwrap_or_default().into_owned());
@@ -224,11 +125,11 @@ async fn end(
     started: i64,
     work: HandlerWork,
     outcome: Outcome,
-) -> Result<Handled, sqlx::Error> {
+) -> Result<HandleOutcome, sqlx::Error> {
     if outcome != Outcome::Done {
         // Without a connection the user's code could not but fail: no attempt is used.
         transaction.rollback().await?;
-        return Ok(Handled::RolledBack(outcome));
+        return Ok(HandleOutcome::RolledBack(outcome));
     }
     let marked = sqlx::query(sql!("mark_processed"))
         .bind(work.fence.scope.to_string())
@@ -243,10 +144,10 @@ async fn end(
         let now = start(&mut transaction).await?;
         transaction.rollback().await?;
         let is_ours = now == started;
-        return Ok(if is_ours { Handled::Refused } else { session_lost(transaction_lost()) });
+        return Ok(if is_ours { HandleOutcome::Refused } else { session_lost(transaction_lost()) });
     }
     transaction.commit().await?;
-    Ok(Handled::Committed)
+    Ok(HandleOutcome::Committed)
 }
 
 /// Rolls a validation back, after the checks of a commit.

@@ -10,7 +10,7 @@ use relais_core::{
     delivery::Problem,
     lane::{Fence, OwnedLane},
     outbox::{OutboxFate, OutboxRow},
-    store::{Payloads, Settled, StoreError},
+    store::{Payloads, SettleOutcome, StoreError},
     text,
 };
 use rusqlite::{Connection, Transaction};
@@ -68,10 +68,7 @@ pub(super) fn rows_of(
     rows: usize,
     payloads: Payloads,
 ) -> Result<Vec<OutboxRow>, StoreError> {
-    let bytes = match payloads {
-        Payloads::UpTo(bytes) => Some(limit(bytes)),
-        Payloads::Omitted => None,
-    };
+    let bytes = payloads.bytes().map(limit);
     let params = (job.to_string(), after, limit(rows), bytes);
     all(db, include_str!("sql/bulk_rows.sql"), params, |c| c.outbox())
 }
@@ -126,8 +123,8 @@ pub(super) fn settle(
     tx: &Transaction<'_>,
     fence: &JobFence,
     rows: &[(i64, OutboxFate)],
-) -> Result<Settled, StoreError> {
-    let mut settled = Settled::default();
+) -> Result<SettleOutcome, StoreError> {
+    let mut settled = SettleOutcome::default();
     if !holds(tx, fence)? {
         settled.refused = rows.len() as u64;
         return Ok(settled);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use relais_core::store::{Changes, IdRange, OutboxArrival, StoreError};
+use relais_core::store::{Changes, IdRange, OutboxArrival, OutboxWork, StoreError, WorkQuery};
 use rusqlite::Connection;
 
 use super::{
@@ -161,30 +161,23 @@ pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
     Ok(changes.unwrap_or_default())
 }
 
-/// Returns the visible outbox rows with ids in the ranges.
-pub(super) fn arrivals(
-    db: &Connection,
-    ranges: &[IdRange],
-    rows_max: usize,
-) -> Result<Vec<OutboxArrival>, StoreError> {
-    let mut arrivals = Vec::new();
-    for IdRange { first, last } in ranges {
-        let sql = include_str!("sql/arrivals.sql");
-        arrivals.extend(all(db, sql, (first, last, limit(rows_max)), |c| OutboxArrival {
+/// Finds the visible outbox rows of new ids, and destinations that may have due rows.
+pub(super) fn find_work(db: &Connection, query: &WorkQuery) -> Result<OutboxWork, StoreError> {
+    let WorkQuery { new_ids, rows_max, destinations } = query;
+    let mut work = OutboxWork::default();
+    for IdRange { first, last } in new_ids {
+        let params = (first, last, limit(*rows_max));
+        let arrivals = all(db, include_str!("sql/arrivals.sql"), params, |c| OutboxArrival {
             id: c.integer(0),
             destination: c.text(1),
-        })?);
+        })?;
+        work.arrivals.extend(arrivals);
     }
-    Ok(arrivals)
-}
-
-/// Returns those of the destinations that may have due rows.
-pub(super) fn destinations_with_work(
-    db: &Connection,
-    destinations: &[String],
-) -> Result<Vec<String>, StoreError> {
-    let sql = include_str!("sql/destinations_with_work.sql");
-    all(db, sql, [json_array(destinations)], |c| c.string(0))
+    if !destinations.is_empty() {
+        let sql = include_str!("sql/destinations_with_work.sql");
+        work.destinations = all(db, sql, [json_array(destinations)], |c| c.string(0))?;
+    }
+    Ok(work)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use relais_core::{
     dead_letter::Origin,
-    query::{Cleaned, Retention},
+    query::{CleanupCounts, Retention},
     store::StoreError,
 };
 use rusqlite::{Connection, Transaction};
@@ -19,7 +19,7 @@ pub(super) fn cleanup(
     tx: &Transaction<'_>,
     retention: &Retention,
     rows_max: usize,
-) -> Result<Cleaned, StoreError> {
+) -> Result<CleanupCounts, StoreError> {
     let age = |seconds: i64| (seconds.max(0), limit(rows_max));
     let remove = |sql, seconds: i64| change(tx, sql, age(seconds));
     // These take the attempts of their rows along.
@@ -34,7 +34,7 @@ pub(super) fn cleanup(
         (include_str!("sql/cleanup_inbox.sql"), include_str!("sql/cleanup_outbox.sql"));
     // Few, so they are not counted.
     remove(include_str!("sql/cleanup_bulk.sql"), dispatched_seconds)?;
-    Ok(Cleaned {
+    Ok(CleanupCounts {
         inbox: remove_rows(Origin::Inbox, inbox, processed_seconds)?,
         outbox: remove_rows(Origin::Outbox, outbox, dispatched_seconds)?,
         handled: remove(include_str!("sql/cleanup_handled.sql"), retention.handled_seconds)?,
@@ -63,7 +63,7 @@ fn dead_letters(tx: &Transaction<'_>, age: (i64, i64)) -> Result<u64, StoreError
 }
 
 /// Counts the rows that all passes together would remove.
-pub(super) fn count(db: &Connection, retention: &Retention) -> Result<Cleaned, StoreError> {
+pub(super) fn count(db: &Connection, retention: &Retention) -> Result<CleanupCounts, StoreError> {
     let Retention {
         processed_seconds,
         dispatched_seconds,
@@ -80,7 +80,7 @@ pub(super) fn count(db: &Connection, retention: &Retention) -> Result<Cleaned, S
         processes_seconds,
     ];
     let ages = ages.map(|seconds| seconds.max(0));
-    let counted = first(db, include_str!("sql/count_expired.sql"), ages, |c| Cleaned {
+    let counted = first(db, include_str!("sql/count_expired.sql"), ages, |c| CleanupCounts {
         inbox: c.count(0),
         outbox: c.count(1),
         handled: c.count(2),

@@ -8,7 +8,7 @@ use relais_core::{
         PROCESS_TYPE_PAUSED, Pause,
     },
     report::{NewReport, REPORT_KEPT, ReportUpdate},
-    store::{Settled, StoreError},
+    store::{SettleOutcome, StoreError},
 };
 use rusqlite::{Connection, Transaction};
 
@@ -51,10 +51,10 @@ fn control(c: &Cells<'_, '_>) -> Control {
     }
 }
 
-pub(super) fn wake_paused(tx: &Transaction<'_>) -> Result<Settled, StoreError> {
+pub(super) fn wake_paused(tx: &Transaction<'_>) -> Result<SettleOutcome, StoreError> {
     let params = (PROCESS_TYPE_PAUSED, limit(WOKEN_MAX));
     let settled = change(tx, include_str!("sql/wake_paused.sql"), params)?;
-    Ok(Settled { settled, ..Settled::default() })
+    Ok(SettleOutcome { settled, ..SettleOutcome::default() })
 }
 
 /// Carries out a change of what runs.

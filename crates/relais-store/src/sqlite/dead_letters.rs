@@ -10,6 +10,7 @@ use relais_core::{
     delivery::Problem,
     json,
     outbox::{OnDeadLetter, OutboxFate},
+    process::{Change, ChangeOutcome},
     query::SerdeErrors,
     repair::{Mode, Repair, ReprocessOutcome},
     store::{StoreError, StoreResult},
@@ -21,7 +22,7 @@ use uuid::Uuid;
 use super::{
     SqliteStore, attempt, control,
     inbox::bury,
-    inspect, repair,
+    inspect, process, repair,
     row::{change, first},
 };
 
@@ -42,6 +43,10 @@ impl DeadLetterStore for SqliteStore {
         mode: Mode,
     ) -> StoreResult<ReprocessOutcome> {
         self.writer().run(move |tx| repair::repair(tx, row, &repair, mode)).await
+    }
+
+    async fn change_process(&self, change: Change) -> StoreResult<ChangeOutcome> {
+        self.writer().run(move |tx| process::change_one(tx, &change)).await
     }
 
     async fn control(&self, order: ControlOrder) -> StoreResult<bool> {

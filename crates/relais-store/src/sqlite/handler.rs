@@ -12,7 +12,7 @@ use std::{
 use relais_core::{
     async_trait,
     cause::Cause,
-    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
+    handler::{HandleOutcome, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
     inbox::InboxRow,
     store::StoreError,
 };
@@ -66,10 +66,10 @@ where
     O: IntoOutcome + 'static,
     F: Fn(&Transaction<'_>, Received<M>) -> O + Send + Sync + 'static,
 {
-    async fn handle(&self, work: HandlerWork) -> Handled {
+    async fn handle(&self, work: HandlerWork) -> HandleOutcome {
         let message = match Received::<M>::decode(&work.row) {
             Ok(message) => message,
-            Err(outcome) => return Handled::RolledBack(outcome),
+            Err(outcome) => return HandleOutcome::RolledBack(outcome),
         };
         let function = Arc::clone(&self.function);
 
@@ -109,21 +109,21 @@ fn conclude(
     tx: &Transaction<'_>,
     work: &HandlerWork,
     outcome: Outcome,
-) -> Result<Ending<Handled>, StoreError> {
+) -> Result<Ending<HandleOutcome>, StoreError> {
     if tx.is_autocommit() {
         // Without this the mark would commit alone, and the user's changes would be missing.
         return Err(transaction_lost());
     }
     if outcome != Outcome::Done {
-        return Ok(Ending::Undo(Handled::RolledBack(outcome)));
+        return Ok(Ending::Undo(HandleOutcome::RolledBack(outcome)));
     }
     crate::fail_point!("handler.after_change");
     let scope = work.fence.scope.to_string();
     match inbox::mark_processed(tx, work.row.id, &scope, &work.fence.worker, work.epoch)? {
-        0 => Ok(Ending::Undo(Handled::Refused)),
+        0 => Ok(Ending::Undo(HandleOutcome::Refused)),
         _ => {
             crate::fail_point!("handler.before_commit");
-            Ok(Ending::Keep(Handled::Committed))
+            Ok(Ending::Keep(HandleOutcome::Committed))
         }
     }
 }
@@ -136,9 +136,11 @@ pub(super) fn transaction_lost() -> StoreError {
 }
 
 /// A commit that the database refused for its content is the handler's failure; any other is not.
-pub(super) fn not_committed(error: StoreError) -> Handled {
+pub(super) fn not_committed(error: StoreError) -> HandleOutcome {
     match error {
-        StoreError::Invalid(text) => Handled::RolledBack(Outcome::retry("COMMIT_REFUSED", &text)),
-        other => Handled::Unavailable(other),
+        StoreError::Invalid(text) => {
+            HandleOutcome::RolledBack(Outcome::retry("COMMIT_REFUSED", &text))
+        }
+        other => HandleOutcome::Unavailable(other),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use relais_core::{
     InvalidSettings, async_trait,
-    hydrate::{Hydrated, Hydrator, Record},
+    hydrate::{HydratedRecords, Hydrator, Record},
     store::StoreError,
 };
 use rusqlite::{Connection, ErrorCode, Statement, types::ValueRef};
@@ -71,7 +71,7 @@ impl SqlHydrator {
 
 #[async_trait]
 impl Hydrator for SqlHydrator {
-    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError> {
+    async fn hydrate(&self, ids: Vec<String>) -> Result<HydratedRecords, StoreError> {
         let (statement, id_column) = (self.statement.clone(), self.id_column.clone());
         let known_good = self.known_good.clone();
         let runtime = tokio::runtime::Handle::current();
@@ -97,7 +97,7 @@ fn read(
     id_column: &str,
     ids: &[String],
     known_good: &KnownGood,
-) -> Result<Hydrated, StoreError> {
+) -> Result<HydratedRecords, StoreError> {
     let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
     let mut statement =
         snapshot.prepare_cached(sql).map_err(|e| wrong(&format!("{e}; correct the statement")))?;
@@ -108,7 +108,7 @@ fn read(
         return Err(wrong("only `:ids` has a value; remove the other parameters"));
     }
     let asked = RequestedIds::new(ids);
-    let (mut hydrated, mut halving) = (Hydrated::default(), Halving::new(ids.len()));
+    let (mut hydrated, mut halving) = (HydratedRecords::default(), Halving::new(ids.len()));
     let mut is_probed = false;
     while let Some(range) = halving.next() {
         match records(&mut statement, &ids[range.clone()]) {

@@ -4,12 +4,12 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use relais_core::{
     delivery::Problem,
     inbox::{
-        Accepted, Content, InboxFate, InboxRow, InboxSettlement, InboxStatus, NewInbox,
+        AcceptOutcome, Content, InboxFate, InboxRow, InboxSettlement, InboxStatus, NewInbox,
         STAGE_SERDE, SourcePosition,
     },
     lane::Fence,
     message::NewMessage,
-    store::{Fetch, OutOfOrder, Settled, StoreError},
+    store::{Fetch, OutOfOrder, SettleOutcome, StoreError},
 };
 use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
@@ -28,7 +28,7 @@ pub(super) fn accept(
     tx: &Transaction<'_>,
     messages: &[NewInbox],
     positions: &[SourcePosition],
-) -> Result<Vec<Accepted>, StoreError> {
+) -> Result<Vec<AcceptOutcome>, StoreError> {
     let accepted = messages.iter().map(|message| accept_one(tx, message)).collect();
     for SourcePosition { source, partition, position } in positions {
         change(tx, include_str!("sql/set_position.sql"), (source, partition, position))?;
@@ -64,15 +64,15 @@ impl<'a> StoredContent<'a> {
     }
 }
 
-fn accept_one(tx: &Transaction<'_>, message: &NewInbox) -> Result<Accepted, StoreError> {
+fn accept_one(tx: &Transaction<'_>, message: &NewInbox) -> Result<AcceptOutcome, StoreError> {
     if store(tx, message)? == 1 {
-        return Ok(Accepted::Stored);
+        return Ok(AcceptOutcome::Stored);
     }
     let stored = StoredContent::new(&message.content);
     let compare = include_str!("sql/compare_inbox.sql");
     let before = (&message.source_system, &message.message_id, stored.payload, &stored.raw);
     match first(tx, compare, before, |c| (c.integer(0), c.flag(1)))? {
-        Some((_, true)) => Ok(Accepted::Duplicate),
+        Some((_, true)) => Ok(AcceptOutcome::Duplicate),
         Some((id, false)) => keep_conflict(tx, message, &stored, id),
         None => Err(StoreError::unavailable("a message was neither stored nor found; try again")),
     }
@@ -108,7 +108,7 @@ fn keep_conflict(
     message: &NewInbox,
     stored: &StoredContent<'_>,
     before: i64,
-) -> Result<Accepted, StoreError> {
+) -> Result<AcceptOutcome, StoreError> {
     let raw = stored.raw.as_ref().map(|raw| serde_json::json!(raw).to_string());
     let params = rusqlite::params![
         Uuid::new_v4().to_string(),
@@ -121,7 +121,7 @@ fn keep_conflict(
         message.headers.to_json(),
     ];
     change(tx, include_str!("sql/keep_conflict.sql"), params)?;
-    Ok(Accepted::Conflict)
+    Ok(AcceptOutcome::Conflict)
 }
 
 pub(super) fn positions(db: &Connection, source: &str) -> Result<Vec<SourcePosition>, StoreError> {
@@ -138,7 +138,7 @@ pub(super) fn fetch(
     fetch: &Fetch,
 ) -> Result<Vec<InboxRow>, StoreError> {
     let (skip_keys, skip_ids) = (json_array(&fetch.skip_keys), json_array(&fetch.skip_ids));
-    let (inbox, bytes) = (fetch.scope.inbox().unwrap_or_default(), limit(fetch.bytes));
+    let (inbox, bytes) = (fetch.scope.inbox().unwrap_or_default(), limit(fetch.inbox_bytes()?));
     let advance = include_str!("sql/advance_inbox_mark.sql");
     marks.fetch(db, fetch, Place { origin: "inbox", destination: inbox, advance }, |from| {
         let (lanes, rows) = (lane_bits(&fetch.lanes), limit(fetch.limit));
@@ -152,9 +152,9 @@ pub(super) fn settle(
     tx: &Transaction<'_>,
     fence: &Fence,
     rows: &[InboxSettlement],
-) -> Result<Settled, StoreError> {
+) -> Result<SettleOutcome, StoreError> {
     let scope = fence.scope.to_string();
-    let mut settled = Settled::default();
+    let mut settled = SettleOutcome::default();
     for row in rows {
         if is_stale(tx, &row.fate)? {
             settled.stale.push(row.id);

@@ -11,7 +11,7 @@ use relais_core::{
         Trail,
     },
     outbox::OutboxRow,
-    query::{Overview, PAGE_MAX, ParkedKey},
+    query::{Overview, PAGE_MAX},
     report::{REPORT_VALID, REPORTS_MAX, Report},
     store::{StoreError, StoreResult},
 };
@@ -22,9 +22,6 @@ use super::{
     SqliteStore, attempt,
     row::{all, first, limit, millis},
 };
-
-/// Most open rows that are read to count those behind parked keys.
-const BACKLOG_ROWS_MAX: i64 = 100_000;
 
 #[async_trait]
 impl Inspect for SqliteStore {
@@ -47,15 +44,6 @@ impl Inspect for SqliteStore {
 
     async fn trail(&self, message_id: String) -> StoreResult<Trail> {
         self.readers().read(move |db| trail(db, &message_id)).await
-    }
-
-    async fn parked_keys(&self, keys: usize) -> StoreResult<Vec<ParkedKey>> {
-        let params = (limit(keys.min(PAGE_MAX)), BACKLOG_ROWS_MAX);
-        self.readers()
-            .read(move |db| {
-                all(db, include_str!("sql/parked_keys.sql"), params, |c| c.parked_key())
-            })
-            .await
     }
 
     async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>> {

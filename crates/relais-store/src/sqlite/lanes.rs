@@ -10,7 +10,7 @@ use relais_core::{
         Fence, LaneGrant, LaneHandOver, LaneRelease, LaneRequest, LeaseRenewal, OwnedLane,
         ScopeAnnouncement, share,
     },
-    store::{Settled, StoreError},
+    store::{SettleOutcome, StoreError},
 };
 use rusqlite::Transaction;
 
@@ -139,7 +139,7 @@ fn hand_over(
 }
 
 /// Counts a row as settled, or as refused when no row was changed.
-pub(super) fn tally(settled: &mut Settled, changed: u64) {
+pub(super) fn tally(settled: &mut SettleOutcome, changed: u64) {
     if changed == 0 {
         settled.refused += 1;
     } else {

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use relais_core::store::{Migrated, StoreError};
+use relais_core::store::{MigrationOutcome, StoreError};
 use rusqlite::{
     Connection, ErrorCode, Transaction,
     ffi::{SQLITE_BUSY, SQLITE_LOCKED},
@@ -44,7 +44,7 @@ pub fn schema_sql() -> String {
 pub(super) async fn migrate(
     writer: &Writer,
     scripts: &'static [Script],
-) -> Result<Migrated, StoreError> {
+) -> Result<MigrationOutcome, StoreError> {
     let found = when_unlocked(writer, |tx| applied(tx)).await?;
     let mut now = Vec::new();
     for script in migration::missing(scripts, &found)? {

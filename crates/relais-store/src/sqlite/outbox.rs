@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use relais_core::{
-    bulk::BulkCandidate,
     delivery::Problem,
     lane::{Fence, Scope},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    store::{Fetch, Settled, StoreError},
+    store::{Fetch, SettleOutcome, StoreError},
 };
 use rusqlite::{Connection, Transaction};
 
@@ -16,7 +15,7 @@ use super::{
     inbox::bury,
     lanes::tally,
     low_water_mark::{Marks, Place},
-    row::{Cells, all, change, json_array, lane_bits, limit, millis},
+    row::{all, change, json_array, lane_bits, limit, millis},
 };
 
 pub(super) fn fetch(
@@ -24,31 +23,13 @@ pub(super) fn fetch(
     marks: &Marks,
     fetch: &Fetch,
 ) -> Result<Vec<OutboxRow>, StoreError> {
-    read((db, marks), fetch, Some(limit(fetch.bytes)), |c| c.outbox())
-}
-
-/// The same rows without what is large in them.
-pub(super) fn candidates(
-    db: &Connection,
-    marks: &Marks,
-    fetch: &Fetch,
-) -> Result<Vec<BulkCandidate>, StoreError> {
-    read((db, marks), fetch, None, |c| c.bulk_candidate())
-}
-
-fn read<T>(
-    (db, marks): (&Connection, &Marks),
-    fetch: &Fetch,
-    bytes: Option<i64>,
-    row: impl Fn(&Cells<'_, '_>) -> T,
-) -> Result<Vec<T>, StoreError> {
     let destination = destination(&fetch.scope)?;
     let (skip_keys, skip_ids) = (json_array(&fetch.skip_keys), json_array(&fetch.skip_ids));
-    let lanes = lane_bits(&fetch.lanes);
+    let (lanes, bytes) = (lane_bits(&fetch.lanes), fetch.payloads.bytes().map(limit));
     let advance = include_str!("sql/advance_outbox_mark.sql");
     marks.fetch(db, fetch, Place { origin: "outbox", destination, advance }, |from| {
         let params = (destination, lanes, limit(fetch.limit), skip_keys, skip_ids, bytes, from);
-        all(db, include_str!("sql/fetch_outbox.sql"), params, row)
+        all(db, include_str!("sql/fetch_outbox.sql"), params, |c| c.outbox())
     })
 }
 
@@ -57,13 +38,13 @@ pub(super) fn settle(
     tx: &Transaction<'_>,
     fence: &Fence,
     rows: &[OutboxSettlement],
-) -> Result<Settled, StoreError> {
+) -> Result<SettleOutcome, StoreError> {
     let proof = SettleProof {
         scope: &fence.scope.to_string(),
         worker: &fence.worker,
         destination: destination(&fence.scope)?,
     };
-    let mut settled = Settled::default();
+    let mut settled = SettleOutcome::default();
     for row in rows {
         if row.fate == OutboxFate::Untouched {
             continue;

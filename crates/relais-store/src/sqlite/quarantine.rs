@@ -3,7 +3,7 @@
 use relais_core::{
     lane::{Fence, OwnedLane, Scope},
     quarantine::{CLEARED, HOLD_AFTER, HOLD_FOR},
-    store::{Settled, StoreError},
+    store::{SettleOutcome, StoreError},
 };
 use rusqlite::Transaction;
 
@@ -16,9 +16,9 @@ pub(super) fn note(
     tx: &Transaction<'_>,
     fence: &Fence,
     rows: &[(i64, OwnedLane)],
-) -> Result<Settled, StoreError> {
+) -> Result<SettleOutcome, StoreError> {
     let (scope, worker) = (fence.scope.to_string(), &fence.worker);
-    let mut settled = Settled::default();
+    let mut settled = SettleOutcome::default();
     for (id, lane) in rows {
         let noted = match &fence.scope {
             Scope::Inbox | Scope::NamedInbox(_) => {
@@ -39,7 +39,7 @@ pub(super) fn end(
     tx: &Transaction<'_>,
     fence: &Fence,
     lanes: &[OwnedLane],
-) -> Result<Settled, StoreError> {
+) -> Result<SettleOutcome, StoreError> {
     let (scope, worker, lanes) = (fence.scope.to_string(), &fence.worker, lane_bits(lanes));
     let settled = match &fence.scope {
         Scope::Inbox | Scope::NamedInbox(_) => {
@@ -53,5 +53,5 @@ pub(super) fn end(
             change(tx, sql, (scope, worker, destination, lanes, HOLD_AFTER, CLEARED, hold_ms))?
         }
     };
-    Ok(Settled { settled, ..Settled::default() })
+    Ok(SettleOutcome { settled, ..SettleOutcome::default() })
 }

@@ -3,7 +3,7 @@
 use relais_core::{
     inbox::InboxStatus,
     query::{PAGE_MAX, SerdeErrors},
-    repair::{self, CODE_DUPLICATE, Mode, Repair, ReprocessOutcome, Rewritten, Twin},
+    repair::{self, CODE_DUPLICATE, Mode, Repair, ReprocessOutcome, RewrittenRow, Twin},
     store::StoreError,
 };
 use rusqlite::{Connection, Transaction};
@@ -49,15 +49,15 @@ pub(super) fn repair(
 }
 
 /// The columns of the row that a repair needs.
-struct Broken {
+struct UndecodableRow {
     status: Option<InboxStatus>,
     message_id: String,
     source_system: String,
     raw: Option<String>,
 }
 
-fn broken(tx: &Transaction<'_>, id: i64) -> Result<Option<Broken>, StoreError> {
-    first(tx, include_str!("sql/inbox_to_repair.sql"), [id], |c| Broken {
+fn broken(tx: &Transaction<'_>, id: i64) -> Result<Option<UndecodableRow>, StoreError> {
+    first(tx, include_str!("sql/inbox_to_repair.sql"), [id], |c| UndecodableRow {
         status: InboxStatus::parse(&c.string(0)),
         message_id: c.string(1),
         source_system: c.string(2),
@@ -68,15 +68,15 @@ fn broken(tx: &Transaction<'_>, id: i64) -> Result<Option<Broken>, StoreError> {
 /// The row that has the id already.
 fn twin(
     tx: &Transaction<'_>,
-    broken: &Broken,
-    new: &Rewritten,
+    broken: &UndecodableRow,
+    new: &RewrittenRow,
 ) -> Result<Option<Twin>, StoreError> {
     let wanted = (&broken.source_system, &new.message_id, &new.payload, &broken.raw);
     let compare = include_str!("sql/compare_inbox.sql");
     first(tx, compare, wanted, |c| Twin { id: c.integer(0), same: c.flag(1) })
 }
 
-fn write(tx: &Transaction<'_>, id: i64, new: &Rewritten) -> Result<(), StoreError> {
+fn write(tx: &Transaction<'_>, id: i64, new: &RewrittenRow) -> Result<(), StoreError> {
     let params = rusqlite::params![
         id,
         new.message_id,

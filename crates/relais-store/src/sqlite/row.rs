@@ -8,7 +8,7 @@
 use std::{borrow::Cow, cell::RefCell, time::Duration};
 
 use relais_core::{
-    bulk::{BulkCandidate, BulkJob, Phase},
+    bulk::{BulkJob, Phase},
     control::ControlKind,
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
@@ -218,17 +218,6 @@ impl Cells<'_, '_> {
             error_code: self.text(next()),
             error_message: self.text(next()),
             lost_workers: self.attempts(next()),
-        }
-    }
-
-    /// Of a row as [`Cells::outbox`] reads it.
-    pub(super) fn bulk_candidate(&self) -> BulkCandidate {
-        BulkCandidate {
-            id: self.integer("id"),
-            aggregate_id: self.string("aggregate_id"),
-            msg_key: self.string("msg_key"),
-            lane: self.lane("lane"),
-            lost_workers: self.attempts("lost_workers"),
         }
     }
 

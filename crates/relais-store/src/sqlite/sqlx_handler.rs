@@ -1,11 +1,11 @@
 //! Handlers whose transaction is sqlx's. Invariant as in [`super::handler`].
 
-use std::{future::Future, marker::PhantomData, panic::AssertUnwindSafe, sync::Arc};
+use std::{marker::PhantomData, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt;
 use relais_core::{
-    BoxFuture, async_trait,
-    handler::{Handled, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
+    async_trait,
+    handler::{HandleOutcome, Handler, HandlerWork, IntoOutcome, Outcome, Received, panicked},
     inbox::InboxRow,
     store::StoreError,
 };
@@ -16,109 +16,10 @@ use super::{
     error,
     handler::{not_committed, transaction_lost},
 };
-
-/// A function of a connection and a message: `async fn(&mut SqliteConnection, Received<M>) -> Outcome`, or an async
-/// closure, which is cloned for each message.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler for sqlx and SQLite",
-    label = "expected `async fn(&mut SqliteConnection, Received<M>) -> impl IntoOutcome`",
-    note = "annotate the parameters of a closure: `async move |tx: &mut SqliteConnection, message: \
-            Received<Payment>| {{ … }}`",
-    note = "captured values must be `Clone + Send + Sync`: wrap a shared value in `Arc`, and use no `Rc` or \
-            `RefCell`",
-    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these",
-    note = "a method, or a function whose first argument is a state, goes to `sqlx_handler_with`"
-)]
-pub trait SqlxHandlerFn<'a, M>: Clone + Send + Sync {
-    /// The future of the function.
-    type Future: Future<Output = Self::Output> + Send + 'a;
-    /// The return value of the function.
-    type Output: IntoOutcome;
-
-    /// Calls the function.
-    fn call(self, transaction: &'a mut SqliteConnection, message: Received<M>) -> Self::Future;
-}
-
-#[diagnostic::do_not_recommend]
-impl<'a, M, F, R> SqlxHandlerFn<'a, M> for F
-where
-    F: FnOnce(&'a mut SqliteConnection, Received<M>) -> R + Clone + Send + Sync,
-    R: Future + Send + 'a,
-    R::Output: IntoOutcome,
-{
-    type Future = R;
-    type Output = R::Output;
-
-    fn call(self, transaction: &'a mut SqliteConnection, message: Received<M>) -> R {
-        self(transaction, message)
-    }
-}
-
-/// A function of a state, a connection and a message, such as a method:
-/// `async fn(&S, &mut SqliteConnection, Received<M>) -> Outcome`.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler with the state `{S}` for sqlx and SQLite",
-    label = "expected `async fn(&{S}, &mut SqliteConnection, Received<M>) -> impl IntoOutcome`",
-    note = "the order is: state, transaction, message",
-    note = "the future must be `Send`, and its output an `Outcome`, `()` or a `Result` of these"
-)]
-pub trait SqlxStateHandlerFn<'a, S, M>: Clone + Send + Sync {
-    /// The future of the function.
-    type Future: Future<Output = Self::Output> + Send + 'a;
-    /// The return value of the function.
-    type Output: IntoOutcome;
-
-    /// Calls the function.
-    fn call(
-        self,
-        state: &'a S,
-        transaction: &'a mut SqliteConnection,
-        message: Received<M>,
-    ) -> Self::Future;
-}
-
-#[diagnostic::do_not_recommend]
-impl<'a, S: 'a, M, F, R> SqlxStateHandlerFn<'a, S, M> for F
-where
-    F: FnOnce(&'a S, &'a mut SqliteConnection, Received<M>) -> R + Clone + Send + Sync,
-    R: Future + Send + 'a,
-    R::Output: IntoOutcome,
-{
-    type Future = R;
-    type Output = R::Output;
-
-    fn call(self, state: &'a S, transaction: &'a mut SqliteConnection, message: Received<M>) -> R {
-        self(state, transaction, message)
-    }
-}
-
-/// A function with its state.
-struct WithState<S, F> {
-    state: Arc<S>,
-    function: F,
-}
-
-impl<S, F: Clone> Clone for WithState<S, F> {
-    fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state), function: self.function.clone() }
-    }
-}
-
-impl<'a, S, M, F> SqlxHandlerFn<'a, M> for WithState<S, F>
-where
-    M: Send + 'a,
-    S: Send + Sync + 'static,
-    F: for<'b> SqlxStateHandlerFn<'b, S, M> + 'static,
-{
-    type Future = BoxFuture<'a, Outcome>;
-    type Output = Outcome;
-
-    fn call(self, transaction: &'a mut SqliteConnection, message: Received<M>) -> Self::Future {
-        Box::pin(async move {
-            self.function.call(&self.state, transaction, message).await.into_outcome()
-        })
-    }
-}
+use crate::{
+    sqlx_function::{SqlxHandlerFn, SqlxStateHandlerFn},
+    with_state::WithState,
+};
 
 /// Runs `function` with a state, as [`sqlx_handler`] does. The state may be an `Arc` that other handlers
 /// share.
@@ -130,7 +31,7 @@ pub fn sqlx_handler_with<M, S, F>(
 where
     M: DeserializeOwned + Send + 'static,
     S: Send + Sync + 'static,
-    F: for<'a> SqlxStateHandlerFn<'a, S, M> + 'static,
+    F: for<'a> SqlxStateHandlerFn<'a, SqliteConnection, S, M> + 'static,
 {
     sqlx_handler(pool, WithState { state: state.into(), function })
 }
@@ -139,7 +40,7 @@ where
 pub fn sqlx_handler<M, F>(pool: SqlitePool, function: F) -> Arc<dyn Handler>
 where
     M: DeserializeOwned + Send + 'static,
-    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+    F: for<'a> SqlxHandlerFn<'a, SqliteConnection, M> + 'static,
 {
     Arc::new(OnPool { pool, function, message: PhantomData::<fn(M)> })
 }
@@ -154,12 +55,12 @@ struct OnPool<M, F> {
 impl<M, F> Handler for OnPool<M, F>
 where
     M: DeserializeOwned + Send + 'static,
-    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+    F: for<'a> SqlxHandlerFn<'a, SqliteConnection, M> + 'static,
 {
-    async fn handle(&self, work: HandlerWork) -> Handled {
+    async fn handle(&self, work: HandlerWork) -> HandleOutcome {
         let message = match Received::<M>::decode(&work.row) {
             Ok(message) => message,
-            Err(outcome) => return Handled::RolledBack(outcome),
+            Err(outcome) => return HandleOutcome::RolledBack(outcome),
         };
         self.run(&work, message).await.unwrap_or_else(not_committed)
     }
@@ -178,12 +79,16 @@ where
 
 impl<M, F> OnPool<M, F>
 where
-    F: for<'a> SqlxHandlerFn<'a, M> + 'static,
+    F: for<'a> SqlxHandlerFn<'a, SqliteConnection, M> + 'static,
 {
-    async fn run(&self, work: &HandlerWork, message: Received<M>) -> Result<Handled, StoreError> {
+    async fn run(
+        &self,
+        work: &HandlerWork,
+        message: Received<M>,
+    ) -> Result<HandleOutcome, StoreError> {
         let mut tx = begin(self.pool.clone()).await?;
         match self.run_in(&mut tx, work, message).await {
-            Ok(Handled::Committed) => commit(tx).await.map(|()| Handled::Committed),
+            Ok(HandleOutcome::Committed) => commit(tx).await.map(|()| HandleOutcome::Committed),
             other => {
                 rollback(tx).await;
                 other
@@ -197,14 +102,14 @@ where
         tx: &mut SqliteConnection,
         work: &HandlerWork,
         message: Received<M>,
-    ) -> Result<Handled, StoreError> {
+    ) -> Result<HandleOutcome, StoreError> {
         match self.ask(tx, message).await? {
             Outcome::Done => {}
-            other => return Ok(Handled::RolledBack(other)),
+            other => return Ok(HandleOutcome::RolledBack(other)),
         }
         match mark_processed(tx, work).await? {
-            0 => Ok(Handled::Refused),
-            _ => Ok(Handled::Committed),
+            0 => Ok(HandleOutcome::Refused),
+            _ => Ok(HandleOutcome::Committed),
         }
     }
 

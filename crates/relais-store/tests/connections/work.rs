@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use relais_core::{
-    handler::{Handled, HandlerWork, Received},
+    handler::{HandleOutcome, HandlerWork, Received},
     hydrate::Hydrator,
     inspect::{Inspect, InspectExt},
     lane::{Fence, LaneRelease, LaneRequest, OwnedLane, Scope},
@@ -37,14 +37,7 @@ pub(crate) async fn deliver(store: &PostgresStore, destination: &str, messages: 
         let id = Uuid::new_v4();
         let message = NewMessage::new(id, ("Order", &key), "Placed", destination, "{}".into());
         store.enqueue(vec![message]).await.unwrap();
-        let fetch = Fetch {
-            scope: scope.clone(),
-            lanes: lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: 100,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(scope.clone(), lanes.clone(), 100);
         let rows = store.fetch_outbox(fetch).await.unwrap();
         let epoch = |lane| lanes.iter().find(|owned| owned.lane == lane).unwrap().epoch;
         let settlements = rows.iter().map(|row| OutboxSettlement {
@@ -80,7 +73,7 @@ pub(crate) async fn handle(store: &PostgresStore, id: &str) {
     let epoch = lanes.iter().find(|lane| lane.lane == row.lane).unwrap().epoch;
     let work = HandlerWork { row, fence: fence(&Scope::Inbox, "w1"), epoch };
     let handled = handler(store.pool(), book).handle(work).await;
-    assert!(matches!(handled, Handled::Committed), "{handled:?}");
+    assert!(matches!(handled, HandleOutcome::Committed), "{handled:?}");
     let sql = "SELECT id FROM orders WHERE id IN (:ids)";
     let hydrator = SqlHydrator::new(store, sql, "id").unwrap();
     let found = hydrator.hydrate(vec![id.to_owned()]).await.unwrap();

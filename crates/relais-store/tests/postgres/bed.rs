@@ -13,7 +13,7 @@ use relais_core::{
     lane::{Fence, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    store::{Fetch, Settled, Store},
+    store::{Fetch, SettleOutcome, Store},
 };
 use relais_store::postgres::{PostgresOptions, PostgresStore};
 use relais_testkit::build;
@@ -70,14 +70,7 @@ impl Bed {
     }
 
     pub(crate) async fn fetch(&self, lanes: &[OwnedLane]) -> Vec<OutboxRow> {
-        let fetch = Fetch {
-            scope: outbox(),
-            lanes: lanes.to_vec(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: 100,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(outbox(), lanes.to_vec(), 100);
         self.store.fetch_outbox(fetch).await.unwrap()
     }
 
@@ -90,7 +83,7 @@ impl Bed {
         rows: &[OutboxRow],
         lanes: &[OwnedLane],
         fate: &OutboxFate,
-    ) -> Settled {
+    ) -> SettleOutcome {
         let epoch = |lane| lanes.iter().find(|owned| owned.lane == lane).unwrap().epoch;
         let settlement = |row: &OutboxRow| OutboxSettlement {
             id: row.id,

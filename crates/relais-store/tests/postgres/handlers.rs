@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use relais_core::{
-    handler::{Handled, Handler, Outcome, Received},
+    handler::{HandleOutcome, Handler, Outcome, Received},
     inbox::InboxRow,
     lane::{LaneRelease, Scope},
     store::Store,
@@ -90,7 +90,7 @@ async fn check_ends(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
         let mut other = work.clone();
         other.row.payload = then(what);
         let handled = handler.handle(other).await;
-        let Handled::RolledBack(Outcome::Retry { problem, .. } | Outcome::Fail { problem }) =
+        let HandleOutcome::RolledBack(Outcome::Retry { problem, .. } | Outcome::Fail { problem }) =
             handled
         else {
             panic!("{what}: {handled:?}")
@@ -101,13 +101,13 @@ async fn check_ends(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let mut ended = work.clone();
     ended.row.payload = then("end");
     let handled = handler.handle(ended).await;
-    assert!(matches!(handled, Handled::SessionLost(_)), "{handled:?}");
+    assert!(matches!(handled, HandleOutcome::SessionLost(_)), "{handled:?}");
     assert_undone(&bed).await;
 
-    assert!(matches!(handler.handle(work.clone()).await, Handled::Committed), "life goes on");
+    assert!(matches!(handler.handle(work.clone()).await, HandleOutcome::Committed), "life goes on");
     assert_done(&bed).await;
     bed.raw.batch_execute("DELETE FROM orders").await.unwrap();
-    assert!(matches!(handler.handle(work).await, Handled::Refused), "it is done already");
+    assert!(matches!(handler.handle(work).await, HandleOutcome::Refused), "it is done already");
     assert_eq!((bed.count("orders").await, bed.count("relais_outbox").await), (0, 1));
 }
 
@@ -117,12 +117,12 @@ async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let handler = make(&bed).await;
     bed.store.release_lanes(fence(Scope::Inbox, "w1"), LaneRelease::All).await.unwrap();
     bed.lease(Scope::Inbox, "w2").await;
-    assert!(matches!(handler.handle(work.clone()).await, Handled::Refused), "taken over");
+    assert!(matches!(handler.handle(work.clone()).await, HandleOutcome::Refused), "taken over");
     assert_undone(&bed).await;
     let mut odd = work;
     odd.row.payload = Some("[]".into());
     let handled = handler.handle(odd).await;
-    assert!(matches!(handled, Handled::RolledBack(Outcome::Fail { .. })), "{handled:?}");
+    assert!(matches!(handled, HandleOutcome::RolledBack(Outcome::Fail { .. })), "{handled:?}");
 }
 
 /// Checks that a validation returns the outcome of the handler and leaves nothing behind.
@@ -148,7 +148,7 @@ async fn check_validation(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     assert!(matches!(odd, Outcome::Fail { problem } if problem.code == "PAYLOAD_SHAPE"));
     let ended = validate(then("end")).await;
     assert!(ended.is_err(), "{ended:?}");
-    assert!(matches!(handler.handle(work).await, Handled::Committed), "nothing is held");
+    assert!(matches!(handler.handle(work).await, HandleOutcome::Committed), "nothing is held");
     assert_done(&bed).await;
 }
 
@@ -168,11 +168,11 @@ async fn check_drops(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
         }
         drop(going);
         let handled = handler.handle(work.clone()).await;
-        assert!(matches!(handled, Handled::RolledBack(Outcome::Retry { .. })), "{handled:?}");
+        assert!(matches!(handled, HandleOutcome::RolledBack(Outcome::Retry { .. })), "{handled:?}");
     }
     assert_undone(&bed).await;
     work.row.payload = Some(DONE.into());
-    assert!(matches!(handler.handle(work).await, Handled::Committed));
+    assert!(matches!(handler.handle(work).await, HandleOutcome::Committed));
     assert_done(&bed).await;
 }
 
@@ -213,7 +213,7 @@ async fn a_handler_whose_session_dies_uses_no_attempt() {
     let Some(bed) = bed().await else { return };
     let work = bed.work(DONE).await;
     let handled = handler(bed.store.pool(), killed).handle(work).await;
-    assert!(matches!(handled, Handled::SessionLost(_)), "{handled:?}");
+    assert!(matches!(handled, HandleOutcome::SessionLost(_)), "{handled:?}");
     assert_undone(&bed).await;
 }
 
@@ -234,7 +234,9 @@ async fn a_handler_runs_read_committed_whatever_the_default_is() {
         Outcome::fail(row.get(0), "seen")
     }
     let handled = handler(store.pool(), ask).handle(work).await;
-    let Handled::RolledBack(Outcome::Fail { problem }) = handled else { panic!("{handled:?}") };
+    let HandleOutcome::RolledBack(Outcome::Fail { problem }) = handled else {
+        panic!("{handled:?}")
+    };
     assert_eq!(problem.code, "read committed");
 }
 
@@ -247,8 +249,8 @@ mod with_sqlx {
     use sqlx::{PgConnection, postgres::PgPoolOptions};
 
     use super::{
-        Bed, Handled, Order, check_drops, check_ends, check_refusals, check_validation, message,
-        outcome,
+        Bed, HandleOutcome, Order, check_drops, check_ends, check_refusals, check_validation,
+        message, outcome,
     };
 
     async fn on_order(
@@ -293,7 +295,9 @@ mod with_sqlx {
             Outcome::fail(&level.unwrap_or_else(|error| error.to_string()), "seen")
         }
         let handled = sqlx_handler(pool, ask).handle(work).await;
-        let Handled::RolledBack(Outcome::Fail { problem }) = handled else { panic!("{handled:?}") };
+        let HandleOutcome::RolledBack(Outcome::Fail { problem }) = handled else {
+            panic!("{handled:?}")
+        };
         assert_eq!(problem.code, "read committed");
     }
 

@@ -88,14 +88,7 @@ async fn slow_fetches_and_settlements_delay_no_heartbeat() {
         .map(|_| {
             let (store, lanes) = (store.clone(), of.clone());
             tokio::spawn(async move {
-                let fetch = relais_core::store::Fetch {
-                    scope: outbox(),
-                    lanes,
-                    skip_keys: Vec::new(),
-                    skip_ids: Vec::new(),
-                    limit: 1,
-                    bytes: 1,
-                };
+                let fetch = relais_core::store::Fetch::new(outbox(), lanes, 1);
                 store.fetch_outbox(fetch).await.map(|rows| rows.len())
             })
         })

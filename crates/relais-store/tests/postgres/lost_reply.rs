@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use relais_core::{
     delivery::Problem,
-    handler::{Handled, Handler},
-    inbox::{Accepted, SourcePosition},
+    handler::{HandleOutcome, Handler},
+    inbox::{AcceptOutcome, SourcePosition},
     outbox::{OutboxFate, OutboxSettlement},
     store::{Store, StoreError},
 };
@@ -107,7 +107,7 @@ async fn a_batch_that_was_stored_without_an_answer_is_a_duplicate_when_it_comes_
     assert_unavailable(lost.await);
     assert_eq!(gate.bed.count("relais_inbox").await, 2, "it was committed all the same");
     let answers = gate.far.accept(batch, vec![position]).await.unwrap();
-    assert_eq!(answers, [Accepted::Duplicate, Accepted::Duplicate]);
+    assert_eq!(answers, [AcceptOutcome::Duplicate, AcceptOutcome::Duplicate]);
     assert_eq!(gate.bed.count("relais_inbox").await, 2);
     assert_eq!(gate.far.positions("members".into()).await.unwrap().len(), 1);
 }
@@ -154,12 +154,12 @@ async fn check_handler(gate: &Gate, handler: Arc<dyn Handler>) {
     let work = gate.bed.work(r#"{"id":"o-1"}"#).await;
     let (first, lost) = (Arc::clone(&handler), work.clone());
     let handled = gate.lose_answer("orders", async move { first.handle(lost).await }).await;
-    assert!(matches!(handled, Handled::SessionLost(_)), "{handled:?}");
+    assert!(matches!(handled, HandleOutcome::SessionLost(_)), "{handled:?}");
     assert_eq!(gate.bed.count("orders").await, 1, "it was committed all the same");
     // Without its primary key only the mark on the row shows it.
     gate.bed.raw.batch_execute("DELETE FROM orders").await.unwrap();
     let handled = handler.handle(work).await;
-    assert!(matches!(handled, Handled::Refused), "{handled:?}");
+    assert!(matches!(handled, HandleOutcome::Refused), "{handled:?}");
     assert_eq!(gate.bed.count("orders").await, 0, "nothing happened twice");
     assert_eq!(gate.bed.count("relais_inbox WHERE status = 'PROCESSED'").await, 1);
 }

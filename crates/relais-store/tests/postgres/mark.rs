@@ -11,7 +11,7 @@ use relais_core::{
     message::Headers,
     outbox::OutboxFate,
     query::Filter,
-    repair::{Identity, Mode, Repair, ReprocessOutcome, Rewritten},
+    repair::{Identity, Mode, Repair, ReprocessOutcome, RewrittenRow},
     store::{Fetch, Store},
 };
 use relais_testkit::build;
@@ -114,14 +114,7 @@ async fn move_the_mark_of_the_inbox(bed: &Bed, lanes: &[OwnedLane]) {
 }
 
 fn inbox(lanes: &[OwnedLane]) -> Fetch {
-    Fetch {
-        scope: Scope::Inbox,
-        lanes: lanes.to_vec(),
-        skip_keys: Vec::new(),
-        skip_ids: Vec::new(),
-        limit: 100,
-        bytes: usize::MAX,
-    }
+    Fetch::new(Scope::Inbox, lanes.to_vec(), 100)
 }
 
 #[tokio::test]
@@ -133,7 +126,7 @@ async fn a_repaired_row_is_found_below_the_mark() {
     bed.store.accept(vec![build::undecodable("m-1", b"\xff")], Vec::new()).await.unwrap();
     let id = bed.store.find_inbox("m-1".into()).await.unwrap().unwrap().id;
     move_the_mark_of_the_inbox(&bed, &lanes).await;
-    let rewritten = Rewritten {
+    let rewritten = RewrittenRow {
         message_id: "m-1".into(),
         identity: Identity::Promised,
         msg_key: "another-lane".into(),
@@ -218,14 +211,7 @@ async fn due_rows_of_one_key_come_in_order_however_small_the_limit() {
          next_attempt_at = now() - CASE id WHEN {first} THEN interval '1 s' ELSE interval '9 s' END"
     );
     bed.raw.batch_execute(&due).await.unwrap();
-    let fetch = Fetch {
-        scope: outbox(),
-        lanes: lanes.clone(),
-        skip_keys: Vec::new(),
-        skip_ids: Vec::new(),
-        limit: 1,
-        bytes: usize::MAX,
-    };
+    let fetch = Fetch::new(outbox(), lanes.clone(), 1);
     assert_eq!(bed.store.fetch_outbox(fetch).await.unwrap()[0].id, first);
     assert_eq!(bed.ids(&lanes).await, [first, second]);
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use relais_core::{
+    dead_letter::DeadLetterStore,
     inbox::{InboxFate, InboxRow, InboxSettlement},
     inspect::InspectExt,
     lane::{OwnedLane, Scope},
@@ -11,7 +12,7 @@ use relais_core::{
         ProcessStatus, Timer, TimerChange, TimerOwner,
     },
     query::{CleanupMode, PAGE_MAX, Retention},
-    store::{Fetch, Settled, Store, StoreError},
+    store::{Fetch, SettleOutcome, Store, StoreError},
     time::Timestamp,
 };
 use relais_testkit::build::arrival;
@@ -90,14 +91,7 @@ impl Worker {
         let arrivals = (0..rows).map(|n| arrival(&format!("m-{n}"))).collect();
         bed.store.accept(arrivals, Vec::new()).await.unwrap();
         let lanes = bed.lease(Scope::Inbox, "w1").await;
-        let fetch = Fetch {
-            scope: Scope::Inbox,
-            lanes: lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: 100,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(Scope::Inbox, lanes.clone(), 100);
         let rows = bed.store.fetch_inbox(fetch).await.unwrap();
         Self { lanes, rows }
     }
@@ -115,7 +109,7 @@ impl Worker {
     }
 }
 
-async fn settle(bed: &Bed, rows: Vec<InboxSettlement>) -> Settled {
+async fn settle(bed: &Bed, rows: Vec<InboxSettlement>) -> SettleOutcome {
     bed.store.settle_inbox(fence(Scope::Inbox, "w1"), rows).await.unwrap()
 }
 
@@ -187,7 +181,10 @@ async fn a_batch_settles_what_it_can_and_says_what_became_of_the_rest() {
     )
     .await;
     let stale = vec![worker.rows[1].id, worker.rows[4].id];
-    assert_eq!(settled, Settled { settled: 2, refused: 1, stale, ..Settled::default() });
+    assert_eq!(
+        settled,
+        SettleOutcome { settled: 2, refused: 1, stale, ..SettleOutcome::default() }
+    );
     assert_eq!(bed.count("relais_inbox WHERE status = 'PROCESSED'").await, 2);
     assert_eq!(bed.count("relais_outbox").await, 2, "only their messages");
     assert_eq!(found(&bed.store, good.process_id).await.unwrap().version, 2);
@@ -234,7 +231,12 @@ async fn a_start_that_comes_second_by_a_moment_is_stale_and_its_neighbours_settl
     let settled = settling.await.unwrap().unwrap();
     assert_eq!(
         settled,
-        Settled { settled: 1, refused: 0, stale: vec![worker.rows[0].id], ..Settled::default() }
+        SettleOutcome {
+            settled: 1,
+            refused: 0,
+            stale: vec![worker.rows[0].id],
+            ..SettleOutcome::default()
+        }
     );
     assert_eq!(bed.count("relais_process").await, 2);
     assert_eq!((bed.count("relais_process_log").await, bed.count("relais_outbox").await), (1, 1));
@@ -259,7 +261,12 @@ async fn a_change_that_waited_for_another_is_stale() {
     let settled = settling.await.unwrap().unwrap();
     assert_eq!(
         settled,
-        Settled { settled: 0, refused: 0, stale: vec![worker.rows[0].id], ..Settled::default() }
+        SettleOutcome {
+            settled: 0,
+            refused: 0,
+            stale: vec![worker.rows[0].id],
+            ..SettleOutcome::default()
+        }
     );
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use relais_core::{
-    inbox::Accepted,
+    inbox::AcceptOutcome,
     inspect::Inspect,
     store::{Store, StoreError},
 };
@@ -156,7 +156,7 @@ async fn a_sequence_behind_its_table_is_no_fault_of_a_message() {
     let Err(StoreError::Setup(text)) = refused else { panic!("{refused:?}") };
     let (_, advice) = text.split_once("run ").expect(&text);
     raw.batch_execute(advice).await.unwrap();
-    assert_eq!(accept("m-2").await.unwrap(), [Accepted::Stored]);
+    assert_eq!(accept("m-2").await.unwrap(), [AcceptOutcome::Stored]);
     let refused = bed.store.enqueue(vec![message("k")]).await;
     let Err(StoreError::Setup(text)) = refused else { panic!("{refused:?}") };
     assert!(text.contains("the sequence of relais_outbox.id is behind its table"), "{text}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use relais_core::{
     delivery::Problem,
-    handler::Handled,
+    handler::HandleOutcome,
     inspect::{Inspect, InspectExt},
     lane::{LaneRelease, LaneRequest, Scope},
     outbox::OutboxFate,
@@ -71,7 +71,7 @@ async fn one_connection_is_enough_for_everything_at_once() {
             let request = LaneRequest::new(fence, Duration::from_secs(60));
             store.lease_lanes(request).await.unwrap();
             store.overview().await.unwrap();
-            matches!(handler.handle(work).await, Handled::Committed)
+            matches!(handler.handle(work).await, HandleOutcome::Committed)
         });
     }
     let committed = tasks.join_all().await.into_iter().filter(|committed| *committed).count();

@@ -84,14 +84,7 @@ async fn programs_of_two_versions_work_together_on_tables_that_only_grew() {
     let rows = bed.fetch(&lanes).await;
     assert_eq!(rows.len(), 2, "the old one reads both");
     assert_eq!(bed.settle(&rows[..1], &lanes, &OutboxFate::Dispatched).await.settled, 1);
-    let rest = Fetch {
-        scope: outbox(),
-        lanes: lanes.clone(),
-        skip_keys: vec![],
-        skip_ids: vec![],
-        limit: 9,
-        bytes: usize::MAX,
-    };
+    let rest = Fetch::new(outbox(), lanes.clone(), 9);
     assert_eq!(newer.fetch_outbox(rest).await.unwrap().len(), 1, "the new one reads the rest");
     assert_eq!(newer.overview().await.unwrap().schema_version, SCHEMA_VERSION + 1);
 }
@@ -141,14 +134,7 @@ async fn a_state_of_a_newer_program_is_refused_and_the_row_stays_as_it_is() {
         )
         .await
         .unwrap();
-    let fetch = Fetch {
-        scope: outbox(),
-        lanes,
-        skip_keys: vec![],
-        skip_ids: vec![],
-        limit: 9,
-        bytes: usize::MAX,
-    };
+    let fetch = Fetch::new(outbox(), lanes, 9);
     let refused = bed.store.fetch_outbox(fetch).await;
     let Err(StoreError::Unavailable(text)) = refused else { panic!("{refused:?}") };
     assert!(text.contains("`query` is not known to this program"), "{text}");
@@ -163,14 +149,7 @@ async fn plans_of_every_connection_are_made_again_after_the_tables_changed() {
     let store = PostgresStore::connect(&bed.schema.url(), options).await.unwrap();
     let read = |store: PostgresStore| async move {
         let lanes = relais_core::lane::OwnedLane { lane: 1, epoch: 1, unclean: false };
-        let fetch = Fetch {
-            scope: outbox(),
-            lanes: vec![lanes],
-            skip_keys: vec![],
-            skip_ids: vec![],
-            limit: 9,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(outbox(), vec![lanes], 9);
         store.fetch_outbox(fetch).await
     };
     for sql in ["SELECT 1", GROWTH] {

@@ -69,14 +69,7 @@ impl Bed {
 
     pub(crate) async fn fetch(&self, lanes: &[OwnedLane], limit: usize) -> Vec<Uuid> {
         let scope = Scope::Outbox(DESTINATION.into());
-        let fetch = Fetch {
-            scope,
-            lanes: lanes.to_vec(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(scope, lanes.to_vec(), limit);
         let rows = self.store.fetch_outbox(fetch).await.unwrap();
         rows.into_iter().map(|row| row.message_id).collect()
     }

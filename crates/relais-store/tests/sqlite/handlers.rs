@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use relais_core::{
-    handler::{Handled, Handler, Outcome, Received},
+    handler::{HandleOutcome, Handler, Outcome, Received},
     lane::{Fence, LaneRelease, Scope},
     store::Store,
 };
@@ -57,10 +57,10 @@ async fn check_ends(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let bed = Bed::new().await;
     let work = bed.work(DONE).await;
     let handler = make(&bed).await;
-    assert!(matches!(handler.handle(work.clone()).await, Handled::Committed));
+    assert!(matches!(handler.handle(work.clone()).await, HandleOutcome::Committed));
     assert_done(&bed);
     bed.raw().execute_batch("DELETE FROM orders").unwrap();
-    assert!(matches!(handler.handle(work).await, Handled::Refused), "it is done already");
+    assert!(matches!(handler.handle(work).await, HandleOutcome::Refused), "it is done already");
     assert_eq!((bed.count("orders"), bed.count("relais_outbox")), (0, 1));
 
     for (then, code) in [("retry", "LATER"), ("fail", "NEVER"), ("panic", "HANDLER_PANIC")] {
@@ -69,7 +69,7 @@ async fn check_ends(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
         let handler = make(&bed).await;
         work.row.payload = Some(format!(r#"{{"id":"o-1","then":"{then}"}}"#));
         let handled = handler.handle(work.clone()).await;
-        let Handled::RolledBack(Outcome::Retry { problem, .. } | Outcome::Fail { problem }) =
+        let HandleOutcome::RolledBack(Outcome::Retry { problem, .. } | Outcome::Fail { problem }) =
             handled
         else {
             panic!("{then}: {handled:?}")
@@ -77,7 +77,7 @@ async fn check_ends(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
         assert_eq!(problem.code, code);
         assert_undone(&bed);
         work.row.payload = Some(DONE.into());
-        assert!(matches!(handler.handle(work).await, Handled::Committed), "life goes on");
+        assert!(matches!(handler.handle(work).await, HandleOutcome::Committed), "life goes on");
         assert_done(&bed);
     }
 }
@@ -89,20 +89,20 @@ async fn check_refusals(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let fence = Fence { scope: Scope::Inbox, worker: "w1".into() };
     bed.store.release_lanes(fence, LaneRelease::All).await.unwrap();
     bed.lease(Scope::Inbox, "w2").await;
-    assert!(matches!(handler.handle(work.clone()).await, Handled::Refused), "taken over");
+    assert!(matches!(handler.handle(work.clone()).await, HandleOutcome::Refused), "taken over");
     assert_undone(&bed);
 
     let mut odd = work.clone();
     odd.row.payload = Some("[]".into());
     let handled = handler.handle(odd).await;
-    assert!(matches!(handled, Handled::RolledBack(Outcome::Fail { .. })), "{handled:?}");
+    assert!(matches!(handled, HandleOutcome::RolledBack(Outcome::Fail { .. })), "{handled:?}");
 
     let mut ended = work;
     ended.row.payload = Some(r#"{"id":"o-1","then":"end"}"#.into());
     ended.fence.worker = "w2".into();
     ended.epoch += 1;
     let handled = handler.handle(ended).await;
-    assert!(matches!(handled, Handled::Unavailable(_)), "{handled:?}");
+    assert!(matches!(handled, HandleOutcome::Unavailable(_)), "{handled:?}");
     assert_undone(&bed);
 }
 
@@ -131,7 +131,7 @@ async fn check_validation(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     let ended = validate(r#"{"id":"o-1","then":"end"}"#).await;
     assert!(ended.is_err(), "{ended:?}");
     assert_undone(&bed);
-    assert!(matches!(handler.handle(work).await, Handled::Committed), "nothing is held");
+    assert!(matches!(handler.handle(work).await, HandleOutcome::Committed), "nothing is held");
     assert_done(&bed);
 }
 
@@ -166,11 +166,11 @@ async fn a_commit_refused_for_one_handler_is_that_handlers_failure_alone() {
         let others = futures_util::future::join_all(others);
         let (handled, _) = tokio::join!(handler.handle(bad.clone()), others);
         match handled {
-            Handled::RolledBack(Outcome::Retry { problem, .. }) => {
+            HandleOutcome::RolledBack(Outcome::Retry { problem, .. }) => {
                 assert_eq!(problem.code, "COMMIT_REFUSED");
                 failures += 1;
             }
-            Handled::Unavailable(_) => {}
+            HandleOutcome::Unavailable(_) => {}
             other => panic!("{other:?}"),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use relais_core::{
-    hydrate::{Hydrated, Hydrator, Record},
+    hydrate::{HydratedRecords, Hydrator, Record},
     lane::Scope,
     store::{Store, StoreError},
 };
@@ -25,7 +25,7 @@ async fn members() -> Bed {
     bed
 }
 
-async fn hydrate(bed: &Bed, sql: &str, ids: &[&str]) -> Result<Hydrated, StoreError> {
+async fn hydrate(bed: &Bed, sql: &str, ids: &[&str]) -> Result<HydratedRecords, StoreError> {
     let hydrator = SqlHydrator::new(&bed.store, sql, "id").unwrap();
     hydrator.hydrate(ids.iter().map(|&id| id.to_owned()).collect()).await
 }

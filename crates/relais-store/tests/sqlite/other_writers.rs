@@ -46,14 +46,7 @@ async fn eight_writers_and_a_relay_neither_lose_nor_repeat() {
         .collect();
     let mut relayed = 0;
     while relayed < WRITERS * EACH {
-        let fetch = Fetch {
-            scope: scope.clone(),
-            lanes: lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: 50,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(scope.clone(), lanes.clone(), 50);
         let rows = bed.store.fetch_outbox(fetch).await.unwrap();
         let settlements = rows.iter().map(|row| OutboxSettlement {
             id: row.id,

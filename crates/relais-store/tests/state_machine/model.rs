@@ -10,9 +10,9 @@ use std::{
 
 use relais_core::{
     dead_letter::Resolution,
-    inbox::Accepted,
+    inbox::AcceptOutcome,
     lane::{LANES, LaneGrant, OwnedLane, share},
-    store::Settled,
+    store::SettleOutcome,
 };
 
 pub(crate) const DESTINATIONS: [&str; 2] = ["orders", "billing"];
@@ -138,7 +138,7 @@ pub(crate) enum Call {
     Nothing,
     /// Which rows, and whether their time is later.
     Enqueue(Vec<(usize, bool)>),
-    Accept(Vec<(u8, u8, Accepted)>),
+    Accept(Vec<(u8, u8, AcceptOutcome)>),
     Lease {
         scope: usize,
         worker: usize,
@@ -158,13 +158,13 @@ pub(crate) enum Call {
         scope: usize,
         worker: usize,
         rows: Vec<Settle>,
-        answer: Settled,
+        answer: SettleOutcome,
     },
     NoteLoss {
         scope: usize,
         worker: usize,
         rows: Vec<(usize, i64)>,
-        answer: Settled,
+        answer: SettleOutcome,
     },
     MakeDue(usize),
     Resolve {
@@ -353,17 +353,17 @@ impl Model {
     }
 
     /// Takes a received message in.
-    pub(crate) fn accept(&mut self, message: u8, variant: u8) -> Accepted {
+    pub(crate) fn accept(&mut self, message: u8, variant: u8) -> AcceptOutcome {
         let key = usize::from(message) % KEYS.len();
         let ident = Ident::Received(message);
         let Some(row) = self.find(ident) else {
             let state = if variant == UNDECODABLE { State::Undecodable } else { State::Fresh };
             let (attempts, lost, time) = (0, 0, Time::None);
             self.write(Row { scope: INBOX, key, ident, variant, state, attempts, lost, time });
-            return Accepted::Stored;
+            return AcceptOutcome::Stored;
         };
         if self.rows[row].variant == variant {
-            return Accepted::Duplicate;
+            return AcceptOutcome::Duplicate;
         }
         let known = |dead: &Dead| dead.row == row && dead.conflict == Some(variant);
         if !self.dead.iter().any(known) {
@@ -371,7 +371,7 @@ impl Model {
             let (attempts, parks, resolved) = (0, false, false);
             self.dead.push(Dead { row, conflict, attempts, parks, resolved });
         }
-        Accepted::Conflict
+        AcceptOutcome::Conflict
     }
 
     /// Carries out an operator's decision. Returns the row it accepts, if it is about a conflict.

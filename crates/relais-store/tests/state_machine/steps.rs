@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use proptest::prelude::*;
 use proptest_state_machine::ReferenceStateMachine;
-use relais_core::{dead_letter::Resolution, store::Settled};
+use relais_core::{dead_letter::Resolution, store::SettleOutcome};
 
 use crate::{
     Backend,
@@ -270,7 +270,7 @@ fn chosen(model: &Model, choice: &Choice) -> Option<(usize, Vec<(usize, i64)>)> 
 fn settle(model: &mut Model, choice: &Choice, fates: &[Fate]) -> Call {
     let Some((worker, rows)) = chosen(model, choice) else { return Call::Nothing };
     let scope = choice.scope;
-    let mut answer = Settled::default();
+    let mut answer = SettleOutcome::default();
     let mut settles = Vec::new();
     let mut sender = None;
     for ((row, epoch), fate) in rows.into_iter().zip(fates.iter().copied()) {
@@ -302,7 +302,7 @@ fn settle(model: &mut Model, choice: &Choice, fates: &[Fate]) -> Call {
 
 fn note_loss(model: &mut Model, choice: &Choice) -> Call {
     let Some((worker, rows)) = chosen(model, choice) else { return Call::Nothing };
-    let mut answer = Settled::default();
+    let mut answer = SettleOutcome::default();
     for (row, epoch) in &rows {
         if model.may_change(*row, worker, *epoch) {
             model.rows[*row].lost += 1;

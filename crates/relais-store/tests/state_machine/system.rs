@@ -7,7 +7,7 @@ use std::{
 
 use relais_core::{
     dead_letter::{DeadLetter, DecisionAction, DecisionResult, OperatorDecision, Resolution},
-    inbox::{Accepted, InboxFate, InboxSettlement, SourcePosition},
+    inbox::{AcceptOutcome, InboxFate, InboxSettlement, SourcePosition},
     inspect::InspectExt,
     lane::{LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
@@ -114,7 +114,7 @@ impl System {
         }
     }
 
-    async fn accept(&self, messages: &[(u8, u8, Accepted)]) {
+    async fn accept(&self, messages: &[(u8, u8, AcceptOutcome)]) {
         let arrivals = messages.iter().map(|(m, variant, _)| arrival(*m, *variant)).collect();
         let position = i64::try_from(self.ids.len()).expect("few rows");
         let (source, partition) = ("s".to_owned(), "0".to_owned());
@@ -312,14 +312,7 @@ impl System {
         let mut full = model.fetch(number, None);
         full.retain(|row| rows[*row].key != left_out);
         let skip_keys = vec![KEYS[left_out].to_owned()];
-        let fetch = Fetch {
-            scope: scope(number),
-            lanes: all_lanes(),
-            skip_keys,
-            skip_ids: Vec::new(),
-            limit: LIMIT,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch { skip_keys, ..Fetch::new(scope(number), all_lanes(), LIMIT) };
         let some = Self::fetch(&self.second, fetch).await;
         assert_eq!(some.len(), full.len().min(LIMIT), "a limit is used up");
         assert!(some.is_sorted());
@@ -338,14 +331,7 @@ impl System {
         number: usize,
         lanes: Vec<OwnedLane>,
     ) -> Vec<i64> {
-        let fetch = Fetch {
-            scope: scope(number),
-            lanes,
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: PAGE_MAX,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(scope(number), lanes, PAGE_MAX);
         Self::fetch(store, fetch).await
     }
 

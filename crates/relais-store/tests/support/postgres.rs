@@ -4,7 +4,7 @@ use std::{env, sync::Arc};
 
 use relais_core::{
     BoxFuture,
-    store::{Migrated, Store, StoreDriver, StoreError},
+    store::{MigrationOutcome, Store, StoreDriver, StoreError},
 };
 use relais_store::postgres::{PostgresOptions, PostgresStore, roles_sql};
 use relais_store_tests::fixture::{Dialect, Fixture, FixtureNode, RawTransaction, TextRows};
@@ -77,7 +77,7 @@ impl PostgresSchema {
     }
 
     /// Makes the tables as their owner, and grants the others what they need.
-    pub async fn migrate(&self) -> Result<Migrated, StoreError> {
+    pub async fn migrate(&self) -> Result<MigrationOutcome, StoreError> {
         let migrated = self.store_as(Role::Owner).await.migrate().await?;
         self.grant().await;
         Ok(migrated)
@@ -218,7 +218,7 @@ impl Fixture for PostgresFixture {
         })
     }
 
-    fn migrate(&self) -> BoxFuture<'_, Result<Migrated, StoreError>> {
+    fn migrate(&self) -> BoxFuture<'_, Result<MigrationOutcome, StoreError>> {
         Box::pin(self.schema.migrate())
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use relais_core::{
-    inbox::{Accepted, Content, NewInbox},
+    inbox::{AcceptOutcome, Content, NewInbox},
     source::{Source, SourceBatch, SourceError},
 };
 
@@ -44,7 +44,7 @@ async fn next(source: &mut dyn Source) -> SourceBatch {
 
 async fn acknowledge(source: &mut dyn Source, batch: &SourceBatch) {
     // A failure means that they arrive again.
-    let _ = source.acknowledge(vec![Accepted::Stored; batch.messages.len()]).await;
+    let _ = source.acknowledge(vec![AcceptOutcome::Stored; batch.messages.len()]).await;
 }
 
 /// Reads and acknowledges until `count` different messages are there; returns all that arrived.

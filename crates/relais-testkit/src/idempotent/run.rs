@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use relais_core::{
-    handler::{Handled, Handler, HandlerWork, Outcome},
+    handler::{HandleOutcome, Handler, HandlerWork, Outcome},
     inbox::{InboxFate, InboxRow, InboxSettlement, InboxStatus, NewInbox, decide},
     inspect::InspectExt,
     lane::{Fence, LANES, LaneRequest, OwnedLane, Scope},
@@ -128,7 +128,7 @@ impl<'a> FaultRun<'a> {
         sabotage::arm(self.database, table).await;
         let handled = self.handler.handle(work.clone()).await;
         sabotage::disarm(self.database, table).await;
-        if !matches!(handled, Handled::Committed) {
+        if !matches!(handled, HandleOutcome::Committed) {
             self.expect_no_trace(message, &before).await?;
         }
         self.settle(&work, handled).await;
@@ -166,7 +166,7 @@ impl<'a> FaultRun<'a> {
         work: HandlerWork,
     ) -> Result<(), NotIdempotent> {
         let before = dump::read(self.database).await;
-        if matches!(self.handler.handle(work).await, Handled::Committed) {
+        if matches!(self.handler.handle(work).await, HandleOutcome::Committed) {
             let fault = HandlerFault::HandledTwice { message_id: message.message_id.clone() };
             return Err(NotIdempotent::new(self.point, fault));
         }
@@ -197,10 +197,10 @@ impl<'a> FaultRun<'a> {
             };
             let handled = self.handler.handle(work.clone()).await;
             match &handled {
-                Handled::Committed => return Ok(Some(work)),
-                Handled::RolledBack(outcome) => trouble = said(outcome),
-                Handled::Refused => trouble = "the lane was lost".to_owned(),
-                Handled::Unavailable(error) | Handled::SessionLost(error) => {
+                HandleOutcome::Committed => return Ok(Some(work)),
+                HandleOutcome::RolledBack(outcome) => trouble = said(outcome),
+                HandleOutcome::Refused => trouble = "the lane was lost".to_owned(),
+                HandleOutcome::Unavailable(error) | HandleOutcome::SessionLost(error) => {
                     trouble = error.to_string();
                 }
             }
@@ -230,8 +230,8 @@ impl<'a> FaultRun<'a> {
     }
 
     /// Does what the engine does after a handler returned.
-    async fn settle(&mut self, work: &HandlerWork, handled: Handled) {
-        let Handled::RolledBack(outcome) = handled else { return };
+    async fn settle(&mut self, work: &HandlerWork, handled: HandleOutcome) {
+        let HandleOutcome::RolledBack(outcome) = handled else { return };
         let policy = RetryPolicy::default().attempts_max(ATTEMPTS_MAX);
         let Some(fate) = decide(&policy, work.row.attempts, outcome, 0.0) else { return };
         let fate = match fate {
@@ -265,14 +265,7 @@ impl<'a> FaultRun<'a> {
         if self.lanes.is_empty() {
             self.lanes = self.lease().await;
         }
-        let fetch = Fetch {
-            scope: Scope::Inbox,
-            lanes: self.lanes.clone(),
-            skip_keys: Vec::new(),
-            skip_ids: Vec::new(),
-            limit: ROWS_MAX,
-            bytes: usize::MAX,
-        };
+        let fetch = Fetch::new(Scope::Inbox, self.lanes.clone(), ROWS_MAX);
         let rows = self.store.fetch_inbox(fetch).await.expect("the store fetches");
         let mut row = rows.into_iter().find(|row| is(row, message))?;
         // Stored once and never changed, so handlers may use it; but it is another in each run.

@@ -24,14 +24,7 @@ async fn lease(store: &dyn StoreDriver, worker: &str) -> Vec<OwnedLane> {
 }
 
 async fn due(store: &dyn StoreDriver, lanes: &[OwnedLane]) -> Vec<OutboxRow> {
-    let fetch = Fetch {
-        scope: Scope::Outbox("books".into()),
-        lanes: lanes.to_vec(),
-        skip_keys: Vec::new(),
-        skip_ids: Vec::new(),
-        limit: 10,
-        bytes: usize::MAX,
-    };
+    let fetch = Fetch::new(Scope::Outbox("books".into()), lanes.to_vec(), 10);
     store.fetch_outbox(fetch).await.unwrap()
 }
 

@@ -25,7 +25,7 @@ use relais::{
     core::{
         async_trait,
         extract::{Mapping, Pick},
-        inbox::Accepted,
+        inbox::AcceptOutcome,
         lane::{Fence, LaneRequest, Scope},
         query::Filter,
         source::{Positions, Source, SourceBatch, SourceError},
@@ -286,8 +286,8 @@ impl Source for Counted {
         self.source.read_ahead(max).await
     }
 
-    async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError> {
-        let count = accepted.iter().filter(|a| **a == Accepted::Stored).count();
+    async fn acknowledge(&mut self, accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
+        let count = accepted.iter().filter(|a| **a == AcceptOutcome::Stored).count();
 
         let acknowledged = self.source.acknowledge(accepted).await;
         self.stored.send_modify(|stored| *stored += count);

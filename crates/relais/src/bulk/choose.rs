@@ -2,16 +2,12 @@
 
 use std::collections::HashSet;
 
-use relais_core::{bulk::BulkCandidate, lane::OwnedLane};
+use relais_core::{lane::OwnedLane, outbox::OutboxRow};
 
 /// Returns at most `max` rows with the lanes they were read under. A target applies the rows of a job in
 /// any order, so no two may have the same key or the same external id (`aggregate_id`; many targets
 /// ignore its case). Other rows wait for the next job.
-pub(crate) fn choose(
-    rows: &[BulkCandidate],
-    lanes: &[OwnedLane],
-    max: usize,
-) -> Vec<(i64, OwnedLane)> {
+pub(crate) fn choose(rows: &[OutboxRow], lanes: &[OwnedLane], max: usize) -> Vec<(i64, OwnedLane)> {
     let (mut keys, mut ids) = (HashSet::new(), HashSet::new());
     let mut chosen = Vec::new();
     for row in rows {

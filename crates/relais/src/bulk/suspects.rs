@@ -5,9 +5,7 @@
 
 use std::collections::HashMap;
 
-use relais_core::{
-    bulk::BulkCandidate, lane::OwnedLane, quarantine::job_rows_max, store::StoreError,
-};
+use relais_core::{lane::OwnedLane, quarantine::job_rows_max, store::StoreError};
 
 use super::{BulkRelay, RowReader};
 
@@ -33,15 +31,14 @@ pub(crate) struct SuspectTurns {
 }
 
 impl SuspectTurns {
-    /// Returns the rows of the next job, of those that wait. `rows` has the losses of each.
+    /// Returns the rows of the next job, of those that wait. `lost_workers` has the losses of each id.
     pub(crate) fn choose(
         &mut self,
         waiting: Vec<(i64, OwnedLane)>,
-        rows: &[BulkCandidate],
+        lost_workers: impl Iterator<Item = (i64, u32)>,
         max: usize,
     ) -> Vec<(i64, OwnedLane)> {
-        let lost = rows.iter().filter(|row| row.lost_workers > 0);
-        let lost: HashMap<i64, u32> = lost.map(|row| (row.id, row.lost_workers)).collect();
+        let lost: HashMap<i64, u32> = lost_workers.filter(|(_, losses)| *losses > 0).collect();
         let losses = |id: i64| lost.get(&id).copied().unwrap_or(0);
         let (suspects, others): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|(id, _)| job_rows_max(losses(*id), max) < max);
@@ -63,9 +60,15 @@ mod tests {
 
     const LANE: OwnedLane = OwnedLane { lane: 0, epoch: 1, unclean: false };
 
+    #[derive(Clone)]
+    struct ScriptRow {
+        id: i64,
+        lost_workers: u32,
+    }
+
     /// A destination with rows of which some kill the worker that prepares their job.
     struct Script {
-        rows: Vec<BulkCandidate>,
+        rows: Vec<ScriptRow>,
         turns: SuspectTurns,
         held: Vec<i64>,
         dead: Vec<i64>,
@@ -74,15 +77,8 @@ mod tests {
 
     impl Script {
         fn new(count: i64) -> Self {
-            let row = |id| BulkCandidate {
-                id,
-                lane: 0,
-                msg_key: id.to_string(),
-                aggregate_id: id.to_string(),
-                lost_workers: 0,
-            };
             Self {
-                rows: (1..=count).map(row).collect(),
+                rows: (1..=count).map(|id| ScriptRow { id, lost_workers: 0 }).collect(),
                 turns: SuspectTurns::default(),
                 held: Vec::new(),
                 dead: Vec::new(),
@@ -92,14 +88,14 @@ mod tests {
 
         /// Returns the next job, as the planner chooses it. If no row is due, the hold is over.
         fn next(&mut self, max: usize) -> Vec<i64> {
-            let due = |row: &&BulkCandidate| !self.held.contains(&row.id);
-            if !self.rows.iter().any(|row| due(&row)) {
+            if self.rows.iter().all(|row| self.held.contains(&row.id)) {
                 self.held.clear();
             }
             let due = self.rows.iter().filter(|row| !self.held.contains(&row.id));
-            let rows: Vec<BulkCandidate> = due.take(max).cloned().collect();
+            let rows: Vec<ScriptRow> = due.take(max).cloned().collect();
             let waiting = rows.iter().map(|row| (row.id, LANE)).collect();
-            let chosen = self.turns.choose(waiting, &rows, max);
+            let losses = rows.iter().map(|row| (row.id, row.lost_workers));
+            let chosen = self.turns.choose(waiting, losses, max);
             chosen.into_iter().map(|(id, _)| id).collect()
         }
 

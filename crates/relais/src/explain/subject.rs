@@ -142,7 +142,7 @@ async fn process(store: &dyn StoreDriver, id: &str) -> Result<Option<SubjectRow>
     let wanted = match (Uuid::try_parse(id), id.split_once('/')) {
         (Ok(id), _) => ProcessRef::Id(id),
         (Err(_), Some((process_type, key))) if !process_type.is_empty() && !key.is_empty() => {
-            ProcessRef::Key { process_type: process_type.into(), business_key: key.into() }
+            ProcessRef::key(process_type, key)
         }
         _ => return Ok(None),
     };

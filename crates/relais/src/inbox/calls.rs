@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use relais_core::{
     cause::Cause,
-    handler::{Handled, Handler, HandlerWork, Outcome, panicked},
+    handler::{HandleOutcome, Handler, HandlerWork, Outcome, panicked},
     inbox::InboxRow,
 };
 use tokio::task::JoinError;
@@ -38,7 +38,7 @@ impl InboxWorker {
                     // If it commits at this moment, the row is handled and this result is refused.
                     task.abort();
                     let text = format!("the handler took longer than {limit:?}");
-                    Handled::RolledBack(Outcome::retry("HANDLER_TIMEOUT", &text))
+                    HandleOutcome::RolledBack(Outcome::retry("HANDLER_TIMEOUT", &text))
                 }
             };
             (entry, handled, span)
@@ -46,13 +46,15 @@ impl InboxWorker {
     }
 
     /// Ends the span of a handler with its result.
-    pub(super) fn end_span(&self, handled: &Handled, span: Option<OpenSpan>) {
+    pub(super) fn end_span(&self, handled: &HandleOutcome, span: Option<OpenSpan>) {
         let (Some(tracer), Some(span)) = (&self.counters.tracer, span) else { return };
         match handled {
-            Handled::Committed => tracer.end(span, None),
-            Handled::RolledBack(outcome) => tracer.end(span, outcome.problem()),
+            HandleOutcome::Committed => tracer.end(span, None),
+            HandleOutcome::RolledBack(outcome) => tracer.end(span, outcome.problem()),
             // Another worker handles it, or it is handled again.
-            Handled::Refused | Handled::Unavailable(_) | Handled::SessionLost(_) => {}
+            HandleOutcome::Refused
+            | HandleOutcome::Unavailable(_)
+            | HandleOutcome::SessionLost(_) => {}
         }
     }
 
@@ -69,10 +71,10 @@ impl InboxWorker {
 }
 
 /// Returns the result of a handler task that panicked; it is not aborted before its time limit.
-fn ended(error: JoinError) -> Handled {
+fn ended(error: JoinError) -> HandleOutcome {
     let outcome = error.try_into_panic().map_or_else(
         |error| Outcome::retry("HANDLER_PANIC", &error.to_string()),
         |panic| panicked(&*panic),
     );
-    Handled::RolledBack(outcome)
+    HandleOutcome::RolledBack(outcome)
 }

@@ -15,7 +15,7 @@ use relais_core::{
     handler::Outcome,
     inbox::{InboxFate, InboxRow},
     process::{PROCESS_DEFINITION, ProcessRef, ProcessStatus, TimerChange},
-    store::{Settled, StoreError},
+    store::{SettleOutcome, StoreError},
 };
 
 use super::InboxWorker;
@@ -235,7 +235,7 @@ impl InboxWorker {
     }
 
     /// Lets the keys of settled rows continue; stale rows are decided again.
-    pub(super) fn settled_processes(&mut self, settled: &Settled) {
+    pub(super) fn settled_processes(&mut self, settled: &SettleOutcome) {
         let decided = std::mem::take(&mut self.processes.decided);
         if decided.is_empty() {
             return;

@@ -8,7 +8,7 @@ use relais_core::{
     inbox::{InboxFate, InboxRow, InboxSettlement, decide},
     message::NewMessage,
     process::{Change, DeadLetterChange},
-    store::{OutOfOrder, Settled, StoreError},
+    store::{OutOfOrder, SettleOutcome, StoreError},
 };
 
 use super::{InboxWorker, UnsettledRow, log_handled, write_size::WriteSize};
@@ -157,7 +157,7 @@ impl InboxWorker {
     }
 
     /// Records the latency of rows that are handled now.
-    fn finished(&mut self, settled: &Settled) {
+    fn finished(&mut self, settled: &SettleOutcome) {
         for row in self.unsettled.drain(..).filter(|row| !settled.stale.contains(&row.id)) {
             self.counters.took(row.received_at);
             if let (Some(tracer), Some(span)) = (&self.counters.tracer, row.span) {
@@ -168,9 +168,9 @@ impl InboxWorker {
 
     /// Settles each row by itself, after the database refused the batch. The refused row fails with the
     /// reason; the others continue.
-    async fn settle_singly(&mut self) -> Result<Settled, StoreError> {
+    async fn settle_singly(&mut self) -> Result<SettleOutcome, StoreError> {
         let fence = self.reader.keeper().fence().clone();
-        let mut all = Settled::default();
+        let mut all = SettleOutcome::default();
         for at in 0..self.settlements.len() {
             let mut one = self.settlements[at].clone();
             let mut answer = self.store.settle_inbox(fence.clone(), vec![one.clone()]).await;

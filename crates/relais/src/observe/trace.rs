@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc, time::SystemTime};
 
 use relais_core::{
     delivery::{Delivery, Problem},
-    inbox::{Accepted, InboxRow, NewInbox},
+    inbox::{AcceptOutcome, InboxRow, NewInbox},
     message::Headers,
     outbox::OutboxRow,
 };
@@ -141,12 +141,12 @@ impl Tracer {
         &self,
         source: &str,
         messages: &[IncomingTrace],
-        accepted: &[Accepted],
+        accepted: &[AcceptOutcome],
         start: SystemTime,
     ) {
         let end = SystemTime::now();
         for (message, answer) in messages.iter().zip(accepted) {
-            if *answer != Accepted::Stored {
+            if *answer != AcceptOutcome::Stored {
                 continue;
             }
             let IncomingTrace { parent, ids, attributes } = message;

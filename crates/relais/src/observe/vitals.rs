@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais_core::{inbox::Accepted, time::Timestamp};
+use relais_core::{inbox::AcceptOutcome, time::Timestamp};
 use serde::Serialize;
 
 use super::latency::DatabaseClock;
@@ -138,11 +138,12 @@ impl SourceCounters {
     }
 
     /// Counts stored messages of the source; `undecodable` is the number of undecodable ones.
-    pub(crate) fn accepted(&self, accepted: &[Accepted], undecodable: u64) {
-        let count = |wanted: Accepted| accepted.iter().filter(|answer| **answer == wanted).count();
-        self.stored.fetch_add(count(Accepted::Stored) as u64, Relaxed);
-        self.duplicates.fetch_add(count(Accepted::Duplicate) as u64, Relaxed);
-        self.conflicts.fetch_add(count(Accepted::Conflict) as u64, Relaxed);
+    pub(crate) fn accepted(&self, accepted: &[AcceptOutcome], undecodable: u64) {
+        let count =
+            |wanted: AcceptOutcome| accepted.iter().filter(|answer| **answer == wanted).count();
+        self.stored.fetch_add(count(AcceptOutcome::Stored) as u64, Relaxed);
+        self.duplicates.fetch_add(count(AcceptOutcome::Duplicate) as u64, Relaxed);
+        self.conflicts.fetch_add(count(AcceptOutcome::Conflict) as u64, Relaxed);
         self.undecodable.fetch_add(undecodable, Relaxed);
         self.received_at.store(self.clock.now().0, Relaxed);
     }

@@ -13,7 +13,7 @@ use relais_core::{
     delivery::Problem,
     lane::Fence,
     outbox::{OnDeadLetter, OutboxFate, OutboxSettlement},
-    store::{Settled, Store, StoreError},
+    store::{SettleOutcome, Store, StoreError},
 };
 use tokio::task::{JoinError, JoinHandle};
 
@@ -46,7 +46,7 @@ pub(super) struct UnsettledRows {
 
 /// The result of a statement.
 struct SettledBatch {
-    settled: Settled,
+    settled: SettleOutcome,
     /// Rows that are settled, or whose lane is lost.
     done: Vec<i64>,
     /// Rows whose every settlement the database refused, with the reason.
@@ -228,7 +228,7 @@ impl SettlementStatement {
     async fn run(self, rows: Vec<OutboxSettlement>) -> SettledBatch {
         let ids = rows.iter().map(|row| row.id).collect();
         let mut batch = SettledBatch {
-            settled: Settled::default(),
+            settled: SettleOutcome::default(),
             done: Vec::new(),
             stuck: Vec::new(),
             open: Vec::new(),
@@ -272,7 +272,7 @@ impl SettlementStatement {
         }
     }
 
-    async fn settle_one(&self, row: &OutboxSettlement) -> Result<Settled, StoreError> {
+    async fn settle_one(&self, row: &OutboxSettlement) -> Result<SettleOutcome, StoreError> {
         let settle = |fate| {
             let one = vec![OutboxSettlement { fate, ..row.clone() }];
             self.store.settle_outbox(self.fence.clone(), one)

@@ -49,14 +49,7 @@ async fn job_by_hand(bench: &Bench, relay: &mut BulkRelay) -> Option<JobTakeover
         // As if it had been released: these tests continue a job from phase to phase.
         return Some(JobTakeover { after_loss: false, ..taken });
     }
-    let fetch = Fetch {
-        scope: scope.clone(),
-        lanes: lanes.clone(),
-        skip_keys: Vec::new(),
-        skip_ids: Vec::new(),
-        limit: 100,
-        bytes: usize::MAX,
-    };
+    let fetch = Fetch::new(scope.clone(), lanes.clone(), 100);
     let rows = bench.store.fetch_outbox(fetch).await.unwrap();
     let lane = |lane| *lanes.iter().find(|owned| owned.lane == lane).unwrap();
     let rows = rows.iter().map(|row| (row.id, lane(row.lane))).collect();

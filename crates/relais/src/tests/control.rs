@@ -12,7 +12,7 @@ use relais_core::{
     async_trait,
     control::{ControlChange, ControlKind, ControlOrder, LimitChange},
     delivery::{Delivery, Problem},
-    inbox::Accepted,
+    inbox::AcceptOutcome,
     message::NewMessage,
     source::{Source, SourceBatch, SourceError},
     store::StoreDriver,
@@ -173,7 +173,7 @@ impl Source for Quiet {
         std::future::pending().await
     }
 
-    async fn acknowledge(&mut self, _: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, _: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         unreachable!("nothing was read")
     }
 

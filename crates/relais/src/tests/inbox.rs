@@ -11,7 +11,7 @@ use std::{
 
 use relais_core::{
     async_trait,
-    handler::{Handled, Handler, HandlerWork, Outcome, Received},
+    handler::{HandleOutcome, Handler, HandlerWork, Outcome, Received},
     inbox::InboxRow,
     lane::Scope,
     retry::RetryPolicy,
@@ -187,7 +187,7 @@ struct NeverBackFor(&'static str, Arc<dyn Handler>);
 
 #[async_trait]
 impl Handler for NeverBackFor {
-    async fn handle(&self, work: HandlerWork) -> Handled {
+    async fn handle(&self, work: HandlerWork) -> HandleOutcome {
         if work.row.message_id == self.0 {
             std::future::pending::<()>().await;
         }

@@ -9,7 +9,7 @@ use relais_core::{
     async_trait,
     delivery::Problem,
     extract::{Incoming, Mapping, Pick, Value},
-    inbox::{Accepted, Content, NewInbox},
+    inbox::{AcceptOutcome, Content, NewInbox},
     source::{Source, SourceBatch, SourceError},
 };
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ impl Source for Prepared {
         Ok(SourceBatch { messages, positions: Vec::new() })
     }
 
-    async fn acknowledge(&mut self, accepted: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         self.log.lock().unwrap().push(format!("{accepted:?}"));
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::{
 
 use relais_core::{
     async_trait,
-    inbox::{Accepted, NewInbox},
+    inbox::{AcceptOutcome, NewInbox},
     source::{Source, SourceBatch, SourceError},
 };
 use tokio::sync::watch;
@@ -78,7 +78,7 @@ impl Source for AheadSource {
         }
     }
 
-    async fn acknowledge(&mut self, _accepted: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, _accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         let oldest = self.unsettled.lock().unwrap().pop_front().unwrap();
         self.note(format!("acknowledge {oldest}"));
         Ok(())

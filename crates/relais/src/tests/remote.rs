@@ -7,7 +7,7 @@ use std::{
 
 use relais_core::{
     async_trait,
-    bulk::{BulkTarget, CallProblem, Encoded, Remote},
+    bulk::{BulkTarget, CallProblem, EncodedRows, Remote},
     delivery::{Delivery, Problem},
     outbox::OutboxRow,
 };
@@ -317,10 +317,10 @@ impl BulkTarget for RemoteTarget {
         self.rows_max
     }
 
-    async fn encode(&self, rows: &[OutboxRow], _: usize) -> Result<Encoded, CallProblem> {
+    async fn encode(&self, rows: &[OutboxRow], _: usize) -> Result<EncodedRows, CallProblem> {
         let fault = self.with(|world| rows.iter().find_map(|row| world.fault_of(row)));
         let encode = self.call("encode", move |world| {
-            let mut encoded = Encoded::default();
+            let mut encoded = EncodedRows::default();
             let mut lines = Vec::new();
             for row in rows {
                 match world.outcomes.get_mut(&name_of(row)) {

@@ -6,10 +6,10 @@ use std::{
 };
 
 use relais_core::{
-    async_trait,
+    BoxFuture, async_trait,
     delivery::{Delivery, Problem},
-    handler::{Handled, Handler, HandlerWork, Outcome},
-    inbox::{Accepted, InboxRow},
+    handler::{HandleOutcome, Handler, HandlerWork, Outcome},
+    inbox::{AcceptOutcome, InboxRow},
     lane::Scope,
     outbox::OutboxRow,
     publisher::Publisher,
@@ -48,7 +48,7 @@ impl Source for Broken {
         panic!("a bug of the source");
     }
 
-    async fn acknowledge(&mut self, _: Vec<Accepted>) -> Result<(), SourceError> {
+    async fn acknowledge(&mut self, _: Vec<AcceptOutcome>) -> Result<(), SourceError> {
         unreachable!("nothing was read")
     }
 
@@ -64,6 +64,23 @@ async fn a_loop_that_panics_is_reported_so_that_the_process_can_end() {
     let reason = running.failed().await;
     assert!(reason.starts_with("a worker panicked: "), "{reason}");
     running.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_beside_the_workers_ends_with_them() {
+    let bench = Bench::new().await;
+    let app = || App::new(bench.store.clone());
+    let server = |stop: BoxFuture<'static, ()>| async move {
+        stop.await;
+        std::io::Result::Ok(())
+    };
+    app().start().serve(std::future::ready(()), server).await.unwrap();
+    let panics = app().source("s", Box::new(Broken)).start();
+    let error = panics.serve(std::future::pending(), server).await.unwrap_err();
+    assert!(error.to_string().starts_with("a worker panicked: "), "{error}");
+    let fails = |_| std::future::ready(Err(std::io::Error::other("the port is taken")));
+    let error = app().start().serve(std::future::pending(), fails).await.unwrap_err();
+    assert_eq!(error.to_string(), "the port is taken");
 }
 
 #[tokio::test]
@@ -175,7 +192,7 @@ struct Hangs;
 
 #[async_trait]
 impl Handler for Hangs {
-    async fn handle(&self, _: HandlerWork) -> Handled {
+    async fn handle(&self, _: HandlerWork) -> HandleOutcome {
         std::future::pending().await
     }
 
@@ -247,9 +264,9 @@ struct LosesItsSession;
 
 #[async_trait]
 impl Handler for LosesItsSession {
-    async fn handle(&self, _: HandlerWork) -> Handled {
+    async fn handle(&self, _: HandlerWork) -> HandleOutcome {
         let lost = StoreError::unavailable("connection closed");
-        Handled::SessionLost(lost)
+        HandleOutcome::SessionLost(lost)
     }
 
     async fn validate(&self, _: InboxRow) -> Result<Outcome, StoreError> {
@@ -287,9 +304,9 @@ struct CannotBegin;
 
 #[async_trait]
 impl Handler for CannotBegin {
-    async fn handle(&self, _: HandlerWork) -> Handled {
+    async fn handle(&self, _: HandlerWork) -> HandleOutcome {
         let full = StoreError::unavailable("disk is full");
-        Handled::Unavailable(full)
+        HandleOutcome::Unavailable(full)
     }
 
     async fn validate(&self, _: InboxRow) -> Result<Outcome, StoreError> {

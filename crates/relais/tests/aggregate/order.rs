@@ -101,10 +101,6 @@ impl Aggregate for Order {
         self.id.clone()
     }
 
-    fn events(&self) -> &Events {
-        &self.events
-    }
-
     fn events_mut(&mut self) -> &mut Events {
         &mut self.events
     }

@@ -14,7 +14,7 @@ use relais::{
     core::inspect::InspectExt,
     core::{
         async_trait,
-        handler::{Handled, HandlerWork},
+        handler::{HandleOutcome, HandlerWork},
         inbox::InboxRow,
         store::StoreError,
     },
@@ -207,8 +207,8 @@ struct Idle;
 
 #[async_trait]
 impl Handler for Idle {
-    async fn handle(&self, _: HandlerWork) -> Handled {
-        Handled::RolledBack(Outcome::Done)
+    async fn handle(&self, _: HandlerWork) -> HandleOutcome {
+        HandleOutcome::RolledBack(Outcome::Done)
     }
 
     async fn validate(&self, _: InboxRow) -> Result<Outcome, StoreError> {

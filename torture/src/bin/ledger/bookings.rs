@@ -11,7 +11,7 @@ use tokio_postgres::Transaction;
 pub(crate) const BOOKINGS: &str = "bookings";
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Posted {
+pub(crate) struct Posting {
     key: String,
     name: String,
     #[serde(rename = "number")]
@@ -20,7 +20,7 @@ pub(crate) struct Posted {
 
 #[derive(Message, Serialize)]
 #[message(aggregate = "Account", key = "key")]
-struct Booked {
+struct AmountBooked {
     key: String,
     name: String,
 }
@@ -31,22 +31,22 @@ const WRITE_DOWN: &str = "INSERT INTO booking (account, name, cents) VALUES ($1,
 
 pub(crate) async fn on_posted(
     mut tx: &Transaction<'_>,
-    message: Received<Posted>,
+    message: Received<Posting>,
 ) -> anyhow::Result<()> {
-    let Posted { key, name, cents } = message.payload;
+    let Posting { key, name, cents } = message.payload;
     tx.execute(BOOK, &[&key, &cents]).await?;
     tx.execute(WRITE_DOWN, &[&key, &name, &cents]).await?;
-    Outbox::to(BOOKINGS).send(&mut tx, &Booked { key, name }).await?;
+    Outbox::to(BOOKINGS).send(&mut tx, &AmountBooked { key, name }).await?;
     Ok(())
 }
 
 pub(crate) fn on_posted_sqlite(
     tx: &rusqlite::Transaction<'_>,
-    message: Received<Posted>,
+    message: Received<Posting>,
 ) -> anyhow::Result<()> {
-    let Posted { key, name, cents } = message.payload;
+    let Posting { key, name, cents } = message.payload;
     tx.execute(BOOK, (&key, cents))?;
     tx.execute(WRITE_DOWN, (&key, &name, cents))?;
-    Outbox::to(BOOKINGS).send_blocking(tx, &Booked { key, name })?;
+    Outbox::to(BOOKINGS).send_blocking(tx, &AmountBooked { key, name })?;
     Ok(())
 }

@@ -17,11 +17,11 @@ struct TestTable(Result<Rows, fn() -> StoreError>);
 
 #[async_trait]
 impl Hydrator for TestTable {
-    async fn hydrate(&self, ids: Vec<String>) -> Result<Hydrated, StoreError> {
+    async fn hydrate(&self, ids: Vec<String>) -> Result<HydratedRecords, StoreError> {
         match &self.0 {
             Err(error) => Err(error()),
             Ok(rows) => {
-                let mut hydrated = Hydrated::default();
+                let mut hydrated = HydratedRecords::default();
                 for (id, value) in rows {
                     if !ids.iter().any(|wanted| wanted == id) {
                         continue;

@@ -9,7 +9,7 @@ use relais_core::{
         RowPage, SCAN_MAX,
     },
     process::{LogEntry, Process, ProcessFilter, ProcessStatus},
-    query::{Filter, PAGE_MAX},
+    query::{Filter, PAGE_MAX, ParkedKey},
     store::StoreError,
 };
 use tokio_postgres::{
@@ -24,6 +24,9 @@ use crate::postgres::{
     row::{self, Micros},
     session::Client,
 };
+
+/// Most open rows that are read to count those behind parked keys; of each destination, fresh and waiting.
+const BACKLOG_SCAN_MAX: i64 = 100_000;
 
 pub(super) async fn page(client: &Client<'_>, query: &PageQuery) -> Result<PageRows, Failure> {
     Ok(match query {
@@ -66,6 +69,7 @@ pub(super) async fn page(client: &Client<'_>, query: &PageQuery) -> Result<PageR
         PageQuery::BulkJobs { destination, limit } => {
             PageRows::BulkJobs(bulk_jobs(client, destination.as_deref(), *limit).await?)
         }
+        PageQuery::ParkedKeys { limit } => PageRows::ParkedKeys(parked_keys(client, *limit).await?),
     })
 }
 
@@ -215,4 +219,20 @@ async fn bulk_jobs(
     let values: [&(dyn ToSql + Sync); 2] = [&destination, &row::count(limit.min(PAGE_MAX))];
     let jobs = client.query(&statement, &values).await?;
     all(&jobs, row::bulk_job)
+}
+
+async fn parked_keys(client: &Client<'_>, limit: usize) -> Result<Vec<ParkedKey>, Failure> {
+    let limit = row::count(limit.min(PAGE_MAX));
+    let rows = client.query(sql!("parked_keys"), &[&limit, &BACKLOG_SCAN_MAX]).await?;
+    let read = |row: &Row| {
+        Ok(ParkedKey {
+            origin: row::known(row, "origin")?,
+            destination: Some(row.get("destination")).filter(|name: &String| !name.is_empty()),
+            msg_key: row.get("msg_key"),
+            parked_at: row::time(row, "parked_at")?,
+            dead_letter_id: row.get("dead_letter_id"),
+            backlog: row::amount_in(row, "backlog")?,
+        })
+    };
+    rows.iter().map(read).collect()
 }

@@ -17,6 +17,9 @@ use uuid::Uuid;
 
 use crate::sqlite::row::{all, first, limit};
 
+/// Most open rows that are read to count those behind parked keys.
+const BACKLOG_ROWS_MAX: i64 = 100_000;
+
 pub(super) fn page(db: &Connection, query: &PageQuery) -> Result<PageRows, StoreError> {
     Ok(match query {
         PageQuery::Inbox(filter, part) => PageRows::Inbox(inbox_page(db, filter, *part)?),
@@ -35,6 +38,11 @@ pub(super) fn page(db: &Connection, query: &PageQuery) -> Result<PageRows, Store
             let params = (destination, limit((*jobs).min(PAGE_MAX)));
             let sql = include_str!("../sql/list_bulk.sql");
             PageRows::BulkJobs(all(db, sql, params, |c| c.bulk_job())?)
+        }
+        PageQuery::ParkedKeys { limit: keys } => {
+            let params = (limit((*keys).min(PAGE_MAX)), BACKLOG_ROWS_MAX);
+            let sql = include_str!("../sql/parked_keys.sql");
+            PageRows::ParkedKeys(all(db, sql, params, |c| c.parked_key())?)
         }
     })
 }

@@ -4,7 +4,7 @@
 //! target limits.
 
 use relais_core::{
-    bulk::{CallProblem, Encoded},
+    bulk::{CallProblem, EncodedRows},
     delivery::Problem,
     fault::Fault,
     outbox::OutboxRow,
@@ -57,7 +57,11 @@ impl JobDriver {
         Ok(Some(parts))
     }
 
-    async fn encode_page(&self, rows: &[OutboxRow], bytes_before: usize) -> CallAnswer<Encoded> {
+    async fn encode_page(
+        &self,
+        rows: &[OutboxRow],
+        bytes_before: usize,
+    ) -> CallAnswer<EncodedRows> {
         let limit = self.settings.transfer_timeout;
         let call = self.caller.prepare(limit, |target| {
             Box::pin(async move {
