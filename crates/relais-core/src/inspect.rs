@@ -12,6 +12,7 @@ use crate::{
     async_trait,
     bulk::BulkJob,
     dead_letter::{DeadLetter, Origin},
+    id_prefix::IdPrefix,
     inbox::InboxRow,
     outbox::OutboxRow,
     process::{LogEntry, Process, ProcessFilter},
@@ -27,9 +28,6 @@ pub const PREVIEW_CHARS: i64 = 200;
 /// Most rows that one bounded page reads. Rare rows are found page by page, and no page takes long however
 /// long the history is.
 pub const SCAN_MAX: i64 = 5_000;
-
-/// Most ids of one [`Inspect::ids_between`].
-pub const IDS_MAX: usize = 10;
 
 /// The part of each payload that a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,17 +212,6 @@ pub struct AuditFilter {
     pub limit: usize,
 }
 
-/// The ids that [`Inspect::ids_between`] searches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdKind {
-    /// Dead letters.
-    DeadLetter,
-    /// Processes.
-    Process,
-    /// The message ids of outbox rows.
-    Message,
-}
-
 /// A database server as operators see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreDescription {
@@ -256,8 +243,8 @@ pub trait Inspect: Send + Sync {
     /// Returns parked keys, those parked longest first, with the rows that wait behind them.
     async fn parked_keys(&self, limit: usize) -> StoreResult<Vec<ParkedKey>>;
 
-    /// Returns ids from `low` to `high`, in order: at most [`IDS_MAX`]. For ids that are given as prefixes.
-    async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>>;
+    /// Returns the ids with this prefix, each once and in order: at most [`IDS_MAX`](crate::id_prefix::IDS_MAX).
+    async fn ids_with(&self, prefix: IdPrefix) -> StoreResult<Vec<String>>;
 
     /// Returns the reports of all processes, the process that started first first; at most
     /// [`crate::report::REPORTS_MAX`].

@@ -16,10 +16,9 @@ use relais_core::{
     bulk::{Advance, BulkCandidate, BulkLease, JobFence, JobTakeover},
     control::{Control, ControlOrder},
     dead_letter::{DeadLetterStore, DecisionResult, OperatorDecision},
+    id_prefix::IdPrefix,
     inbox::{Accepted, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    inspect::{
-        IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail,
-    },
+    inspect::{Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail},
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
@@ -271,7 +270,7 @@ impl Inspect for FaultyStore {
         get(table: MessageTable, id: String) -> Option<MessageRow>;
         trail(message_id: String) -> Trail;
         parked_keys(limit: usize) -> Vec<ParkedKey>;
-        ids_between(kind: IdKind, low: Uuid, high: Uuid) -> Vec<Uuid>;
+        ids_with(prefix: IdPrefix) -> Vec<String>;
         reports() -> Vec<Report>;
     }
 }
