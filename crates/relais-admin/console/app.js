@@ -6,7 +6,7 @@ import { tick } from "./format.js";
 import { button, empty, heading, notice, problemNotice } from "./parts.js";
 import { help, isOpen } from "./dialog.js";
 import { step } from "./table.js";
-import { shell } from "./shell.js";
+import { PLACES, shell } from "./shell.js";
 import * as live from "./live.js";
 import * as login from "./login.js";
 import * as overview from "./overview.js";
@@ -38,7 +38,7 @@ const PAGES = {
   audit: [audit.list],
 };
 
-const TITLES = { "": "Overview", destinations: "Destinations", sources: "Sources", workers: "Workers", inbox: "Inbox", outbox: "Outbox", "dead-letters": "Dead letters", "parked-keys": "Parked keys", processes: "Processes", repair: "Undecodable", explain: "Explain", audit: "Audit" };
+const TITLES = { explain: "Explain", ...Object.fromEntries(PLACES) };
 
 /** Delay before a page is loaded again after relais or its database was unavailable. */
 const AGAIN_MS = 3000;

@@ -1,8 +1,7 @@
 // The audit log: actor, action, target, time and reason.
 
-import { h } from "./dom.js";
 import { moment } from "./format.js";
-import { code } from "./parts.js";
+import { trace } from "./parts.js";
 import { listPage } from "./table.js";
 
 export function list(context) {
@@ -16,7 +15,7 @@ export function list(context) {
       { title: "Time", cell: (row) => moment(row.at) },
       { title: "Actor", cell: (row) => row.actor },
       { title: "Action", cell: (row) => row.action },
-      { title: "Target", cell: (row) => h("a", { href: `#/explain/${encodeURIComponent(row.target)}` }, code(row.target)) },
+      { title: "Target", cell: (row) => trace(row.target) },
       { title: "Reason", cell: (row) => row.reason, kind: "wide" },
     ],
     key: (row) => row.id,

@@ -1,6 +1,7 @@
 // Small line charts, each with the same data as a table for screen readers.
 
 import { h, replace, s, setText } from "./dom.js";
+import { clock } from "./format.js";
 
 const HEIGHT = 84;
 const PAD = { left: 50, right: 8, top: 10, bottom: 20 };
@@ -82,7 +83,7 @@ function grid(top, width, y, format) {
 }
 
 function times(slots, every, x, count, end) {
-  const words = (index) => new Date(end - (count - 1 - index) * every).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  const words = (index) => new Date(end - (count - 1 - index) * every).toLocaleTimeString("en", clock);
   const first = count - slots;
   return [[first, "start"], [Math.round((first + count - 1) / 2), "middle"], [count - 1, "end"]].map(([index, anchor]) =>
     s("text", { class: "axis", x: x(index), y: HEIGHT - 5, "text-anchor": anchor }, words(index)));
@@ -142,7 +143,7 @@ function asTable(history, lines, format) {
       const known = (history.series[line.name] ?? []).slice(Math.max(0, end - minute), end).filter((value) => value !== null);
       return h("td", { class: "numeric" }, format(known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null));
     });
-    const at = new Date(history.end - (length - end) * history.every_ms).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+    const at = new Date(history.end - (length - end) * history.every_ms).toLocaleTimeString("en", { ...clock, second: undefined });
     rows.push(h("tr", null, h("th", { scope: "row" }, at), cells));
   }
   const head = h("tr", null, h("th", { scope: "col" }, "Minute until"), lines.map((line) => h("th", { scope: "col", class: "numeric" }, line.label)));

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { Problem, get } from "./api.js";
-import { panel } from "./parts.js";
+import { panel, soft } from "./parts.js";
 
 /** The configuration of the process that serves the console; it does not change while that process runs. */
 const known = new Map();
@@ -14,7 +14,7 @@ export async function configuration(path, signal) {
       known.set(path, (await get(`${path}/configuration`, { signal })).lines);
     } catch (problem) {
       if (!(problem instanceof Problem) || problem.status !== 404) throw problem;
-      return panel("Configuration", h("p", { class: "soft" }, "Not configured in the process that serves this console."));
+      return panel("Configuration", soft("Not configured in the process that serves this console."));
     }
   }
   return panel("Configuration", h("ul", { class: "lines" }, known.get(path).map((line) => h("li", null, line))));

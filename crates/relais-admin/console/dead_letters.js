@@ -3,10 +3,10 @@
 import { h, replace } from "./dom.js";
 import { get, may, post, postText } from "./api.js";
 import { ago, count, moment, plural } from "./format.js";
-import { attempts, button, code, copyable, facts, heading, headers, notice, panel, payload, problemNotice, status, toast, worker } from "./parts.js";
+import { attempts, button, code, copyable, errorText, heading, headers, notice, panel, payload, problemNotice, split, status, toast, worker } from "./parts.js";
 import { jsonProblem, formatted } from "./json_text.js";
 import { SINCE, listPage } from "./table.js";
-import { actor, decide, settle } from "./dialog.js";
+import { RETRY, actor, decide, selection, settle } from "./dialog.js";
 import { story } from "./message.js";
 import { refresh } from "./live.js";
 
@@ -44,7 +44,7 @@ export function list(context) {
 
 function stateOf(row) {
   if (row.resolution) return status(row.resolution);
-  return row.edited_at ? status("edited", "edited") : status("open");
+  return status(row.edited_at ? "edited" : "open");
 }
 
 function place(row) {
@@ -58,9 +58,8 @@ function problemOf(row) {
 
 /** The actions on all dead letters that match the filters. */
 function bulk(context, values) {
-  const filter = Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== "" && name !== "status").map(([name, value]) => [name, name === "since_seconds" ? Number(value) : value]));
-  const words = Object.entries(filter).map(([name, value]) => `${name.replace("_seconds", "")} ${value}`).join(", ") || "all open dead letters";
-  const chosen = Object.keys(filter).length ? { filter } : { all: true };
+  const chosen = selection({ ...values, status: "" });
+  const words = Object.entries(chosen.filter ?? {}).map(([name, value]) => `${name.replace("_seconds", "")} ${value}`).join(", ") || "all open dead letters";
   const ask = (action, title, confirm, danger) => async () => {
     try {
       const { matching } = await post(`/dead-letters/${action}`, { ...chosen, dry_run: true, actor: actor(), reason: "preview" });
@@ -94,11 +93,11 @@ export async function show(context) {
   const act = (action, title, text, confirm, danger) => () =>
     settle(context, decide({ title, text, confirm, danger, act: (who) => post(`${path}/${action}`, who) }), `${confirm}: done.`);
   const actions = open && may("operator") ? [
-    row.origin !== "process" || row.resolution === null ? button("Retry", act("replay", "Retry this message", "Retries this message ahead of others with the same key and resets its attempt count.", "Retry", false), { kind: "primary", picture: "retry" }) : null,
+    button("Retry", act("replay", "Retry this message", RETRY, "Retry", false), { kind: "primary", picture: "retry" }),
     button("Discard", act("discard", "Discard this message", "The message stays failed, and delivery of its key continues without it. This cannot be undone.", "Discard", true), { kind: "quiet-danger", picture: "bad" }),
   ] : [];
   const target = row.origin === "process" ? `#/processes/${encodeURIComponent(row.message_id)}` : `#/${row.origin}/${row.origin_id}`;
-  const side = facts([
+  const side = [
     ["State", stateOf(row)],
     ["Where", place(row)],
     ["Row", h("a", { href: target }, row.origin === "process" ? "the process" : `${row.origin} row ${row.origin_id}`)],
@@ -112,31 +111,29 @@ export async function show(context) {
     ["Edited", row.edited_at ? [row.edited_by, ", ", moment(row.edited_at)] : null],
     ["Decided", row.resolved_at ? [row.resolved_by, ", ", moment(row.resolved_at)] : null],
     ["Reason", row.reason],
-  ]);
+  ];
   return h("div", { class: "page" },
-    heading(row.event_type ?? "Dead letter", ["Dead letter ", code(row.id)], actions.filter(Boolean)),
-    panel("Last error", h("p", { class: "error-text" }, problemOf(row))),
+    heading(row.event_type ?? "Dead letter", ["Dead letter ", code(row.id)], actions),
+    panel("Last error", errorText(row.error_class, row.error_message ?? row.failed_status)),
     row.parked_key ? parkedKey(row.parked_key) : null,
-    h("div", { class: "split" },
-      h("div", { class: "main-part" },
+    split([
         row.origin !== "process" ? editor(context, row, path, open && may("admin")) : null,
         row.original_payload !== null && row.original_payload !== undefined ? panel("Payload before it was edited", payload(row.original_payload)) : null,
         panel("Headers", headers(row.headers)),
         panel("Attempts", attempts(row.history)),
-        await story(`dead-letter:${row.id}`, context.signal)),
-      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
+        await story(`dead-letter:${row.id}`, context.signal),
+      ], side));
 }
 
 /** The row of a retried dead letter: its state, until that is final. */
 function outcome(context, row) {
   if (row.origin === "process") return null;
-  const words = { DISPATCHED: "delivered", PROCESSED: "handled" };
   const place = h("span", { "aria-live": "polite" }, "…");
   let again = null;
   const look = async () => {
     try {
       const now = await get(`/${row.origin}/${row.origin_id}`, { signal: context.signal });
-      replace(place, status(now.status, words[now.status]));
+      replace(place, status(now.status));
       if (["DISPATCHED", "PROCESSED", "FAILED"].includes(now.status)) return;
     } catch (problem) {
       if (context.signal.aborted) return;
@@ -193,32 +190,20 @@ function editor(context, row, path, allowed) {
       }
     };
     const force = h("input", { type: "checkbox", id: "force" });
-    const save = () => {
+    const store = (who) => postText(`${path}/edit`, body(who, { force: force.checked }));
+    const ask = (title, confirm, effect, act, done) => () => {
       if (!checked()) return;
-      const decision = decide({
-        title: "Save this payload",
-        text: force.checked ? "Saves it even if validation fails. The message stays a dead letter until you retry it." : "Validates it first and saves it only if that succeeds. The message stays a dead letter until you retry it.",
-        confirm: "Save",
-        act: (who) => postText(`${path}/edit`, body(who, { force: force.checked })),
-      });
-      settle(context, decision, "Saved. Retry the message when you are ready.");
+      const text = `${force.checked ? "Saves it even if validation fails." : "Validates it first and saves it only if that succeeds."} ${effect}`;
+      settle(context, decide({ title, text, confirm, act }), done);
     };
+    const save = ask("Save this payload", "Save", "The message stays a dead letter until you retry it.", store, "Saved. Retry the message when you are ready.");
     let saved = false;
-    const saveAndRetry = () => {
-      if (!checked()) return;
-      const decision = decide({
-        title: "Save this payload and retry",
-        text: force.checked ? "Saves it even if validation fails, and retries the message at once." : "Validates it first. Only if that succeeds, it is saved and the message is retried at once.",
-        confirm: "Save and retry",
-        act: async (who) => {
-          // After a retry that failed only the retry is left to do.
-          if (!saved) await postText(`${path}/edit`, body(who, { force: force.checked }));
-          saved = true;
-          return post(`${path}/replay`, who);
-        },
-      });
-      settle(context, decision, "Saved. The message will be retried.");
-    };
+    const saveAndRetry = ask("Save this payload and retry", "Save and retry", "Then the message is retried at once.", async (who) => {
+      // After a retry that failed only the retry is left to do.
+      if (!saved) await store(who);
+      saved = true;
+      return post(`${path}/replay`, who);
+    }, "Saved. The message will be retried.");
     const reformat = () => (field.value = formatted(field.value));
     replace(place,
       h("label", { for: "payload", class: "hidden-words" }, "Payload"), field, result,

@@ -1,14 +1,14 @@
 // Destinations: the list with search and sort, and the detail page with state, limits and actions.
 
 import { h } from "./dom.js";
-import { get, may, post, query } from "./api.js";
+import { may, post, query } from "./api.js";
 import { age, ago, brief, count, duration, milliseconds, moment, rate } from "./format.js";
-import { button, code, empty, facts, heading, notice, panel, status } from "./parts.js";
+import { button, empty, errorText, facts, heading, notice, panel, soft, split, status } from "./parts.js";
 import { destinations } from "./state.js";
 import { gridPage } from "./grid.js";
-import { decide, isOpen, settle } from "./dialog.js";
+import { decide, follow, pauseButton, said, settle } from "./dialog.js";
 import { configuration } from "./configuration.js";
-import * as live from "./live.js";
+import { current } from "./live.js";
 
 export function list(context) {
   return gridPage(context, {
@@ -38,18 +38,17 @@ export function list(context) {
 
 export async function show(context) {
   const name = context.params[0];
-  const overview = live.overview ?? (await get("/overview", { signal: context.signal }));
-  const row = destinations(overview).find((one) => one.name === name);
+  const find = (overview) => destinations(overview).find((one) => one.name === name);
+  const row = find(await current(context));
   if (!row) return h("div", { class: "page" }, heading(name), empty("No destination has this name", "It may have been renamed. See the list of destinations."));
-  follow(context, name, sign(row));
+  follow(context, row, find, sign);
   const { guard, backlog, state } = row;
   const path = `/destinations/${encodeURIComponent(name)}`;
   const places = [["Outbox rows", `#/outbox${query({ destination: name })}`], ["Dead letters", `#/dead-letters${query({ destination: name })}`], ["Audit", `#/audit${query({ target: name })}`]];
   return h("div", { class: "page" },
     heading(name, [guard?.kind ? `${guard.kind} · ` : "", places.map(([words, href], index) => [index ? " · " : "", h("a", { href }, words)])], may("operator") ? actions(context, row, path) : []),
     state.attention ? notice(state.tone, state.words[0].toUpperCase() + state.words.slice(1), state.lines[0]) : null,
-    h("div", { class: "split" },
-      h("div", { class: "main-part" },
+    split([
         panel("Last error", lastError(guard?.last_error)),
         panel("Circuit breaker", facts([
           ["State", guard?.breaker ? String(guard.breaker).replace("_", " ") : "–"],
@@ -65,8 +64,8 @@ export async function show(context) {
           ["Time limit of a call", guard?.limits ? milliseconds(guard.limits.timeout_ms) : null],
           ["API calls today", guard?.calls ? `${count(guard.calls.used)} of ${count(guard.calls.limit)}` : null],
         ])),
-        await configuration(path, context.signal)),
-      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, facts([
+        await configuration(path, context.signal),
+      ], [
         ["State", status(state.look, state.words)],
         ["Paused", guard?.pause ? [ago(guard.pause.at), ` by ${guard.pause.by}`] : null],
         ["Waiting", count(backlog?.pending ?? 0)],
@@ -79,23 +78,25 @@ export async function show(context) {
         ["Failed", count(guard?.failed ?? 0)],
         ["Last delivery", guard?.last_delivered_at ? ago(guard.last_delivered_at) : "none yet"],
         ["Bulk job", guard?.phase ? String(guard.phase).toLowerCase() : null],
-      ])))));
+      ]));
 }
 
 function lastError(error) {
-  if (!error) return h("p", { class: "soft" }, "No call has failed since the processes started.");
-  return h("div", null, h("p", { class: "error-text" }, code(error.code), " ", error.message), h("p", { class: "soft" }, ago(error.at)));
+  if (!error) return soft("No call has failed since the processes started.");
+  return h("div", null, errorText(error.code, error.message), soft(ago(error.at)));
 }
 
 function actions(context, { name, guard }, path) {
-  const ask = (title, text, confirm, call, said, more = {}) => () => settle(context, decide({ title, text, confirm, ...more, act: call }), said);
-  const said = (words) => (answer) => (answer.result === "unchanged" ? "No change: this was already its state." : words);
-  const pause = guard?.pause
-    ? button("Resume", ask(`Resume ${name}`, "Deliveries continue in every process.", "Resume", (who) => post(`${path}/resume`, who), said("Resumed.")), { picture: "run", kind: "primary" })
-    : button("Pause", ask(`Pause ${name}`, "No process delivers to it until it is resumed, also after a restart. Its messages wait; none is lost and no attempt is used.", "Pause", (who) => post(`${path}/pause`, who), said("Paused.")), { picture: "pause" });
+  const pause = pauseButton(context, path, { name, pause: guard?.pause }, "No process delivers to it until it is resumed, also after a restart. Its messages wait; none is lost and no attempt is used.", "Deliveries continue in every process.");
+  const close = () => settle(context, decide({
+    title: `Reset the circuit breaker of ${name}`,
+    text: "It closes in every process, and deliveries resume at once.",
+    confirm: "Reset breaker",
+    act: (who) => post(`${path}/reset-breaker`, who),
+  }), said("Circuit breaker reset."));
   const limit = button("Change limits", () => changeLimits(context, name, guard, path), { picture: "open" });
   const reset = guard?.breaker && guard.breaker !== "closed"
-    ? button("Reset breaker", ask(`Reset the circuit breaker of ${name}`, "It closes in every process, and deliveries resume at once.", "Reset breaker", (who) => post(`${path}/reset-breaker`, who), said("Circuit breaker reset.")), { picture: "retry" })
+    ? button("Reset breaker", close, { picture: "retry" })
     : null;
   return [pause, limit, reset].filter(Boolean);
 }
@@ -118,11 +119,4 @@ function changeLimits(context, name, guard, path) {
 /** Returns the values whose change reloads the page. */
 function sign({ guard, backlog, state }) {
   return JSON.stringify([state, guard?.pause, guard?.rate, guard?.concurrency, guard?.in_flight, guard?.dispatched, backlog?.pending, guard?.last_error?.at]);
-}
-
-function follow(context, name, seen) {
-  context.leave(live.on("overview", (overview) => {
-    const row = destinations(overview).find((one) => one.name === name);
-    if (row && sign(row) !== seen && !isOpen() && !document.activeElement?.closest("main button")) context.reload();
-  }));
 }

@@ -1,10 +1,11 @@
 // The confirmation dialog of a decision: effect, number of rows, actor and reason.
 
 import { append, h, replace } from "./dom.js";
-import { Problem, session } from "./api.js";
+import { Problem, post, session } from "./api.js";
 import { button, problemNotice, toast } from "./parts.js";
-import { refresh } from "./live.js";
+import { on, refresh } from "./live.js";
 
+export const RETRY = "Retries this message ahead of others with the same key and resets its attempt count.";
 const ACTOR = "relais.actor";
 /** As the API has them. */
 const ACTOR_MAX = 200;
@@ -64,6 +65,39 @@ export async function settle(context, decision, said) {
     if (!(problem instanceof Problem)) throw problem;
     context.reload(problem);
   }
+}
+
+/** The button that retries the dead letter of a row. */
+export function retryButton(context, path) {
+  const ask = () => settle(context, decide({ title: "Retry this message", text: RETRY, confirm: "Retry", act: (who) => post(path, who) }), "The message will be retried.");
+  return button("Retry", ask, { kind: "primary", picture: "retry" });
+}
+
+/** The button that pauses or resumes a destination, a source or a process type, with the effect of each. */
+export function pauseButton(context, path, { name, pause, label = "" }, paused, resumed) {
+  const [word, text, picture] = pause ? ["Resume", resumed, "run"] : ["Pause", paused, "pause"];
+  const act = (who) => post(`${path}/${word.toLowerCase()}`, who);
+  const ask = () => settle(context, decide({ title: `${word} ${name}`, text, confirm: word, act }), said(pause ? "Resumed." : "Paused."));
+  return button(`${word}${label}`, ask, { picture, kind: pause ? "primary" : "" });
+}
+
+/** Returns what is reported after a change that may not have been needed. */
+export function said(words) {
+  return (answer) => (answer.result === "unchanged" ? "No change: this was already its state." : words);
+}
+
+/** Reloads the page when its row has changed, unless the page is in use. `sign` returns the values that count. */
+export function follow(context, row, find, sign) {
+  context.leave(on("overview", (overview) => {
+    const now = find(overview);
+    if (now && sign(now) !== sign(row) && !isOpen() && !document.activeElement?.closest("main button")) context.reload();
+  }));
+}
+
+/** Returns the selection of a bulk action from the filters of a list. */
+export function selection(values) {
+  const filter = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => [name, name === "since_seconds" ? Number(value) : value]));
+  return Object.keys(filter).length ? { filter } : { all: true };
 }
 
 /** The actor: the name of the token, or a name to enter where the token is shared. */
@@ -132,6 +166,7 @@ const KEYS = [
   ["j and k", "next and previous row"],
   ["Enter", "open the row"],
   ["g then o", "overview"],
+  ["g then t, s, w", "destinations, sources, workers"],
   ["g then i, u", "inbox, outbox"],
   ["g then d, k", "dead letters, parked keys"],
   ["g then p, r", "processes, undecodable messages"],

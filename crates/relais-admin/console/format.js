@@ -72,7 +72,7 @@ export function age(text) {
   return Math.max(0, (serverNow() - Date.parse(text)) / 1000);
 }
 
-const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+export const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
 const day = { year: "numeric", month: "short", day: "numeric" };
 
 /** Returns the time in the browser's time zone. */

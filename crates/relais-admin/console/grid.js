@@ -1,10 +1,10 @@
 // A table of rows from the overview: searched, filtered and sorted in the browser, and kept up to date.
 
 import { h, icon, replace } from "./dom.js";
-import { get, query } from "./api.js";
+import { query } from "./api.js";
 import { empty, heading } from "./parts.js";
 import { plural } from "./format.js";
-import { tableRow } from "./table.js";
+import { keepingFocus, table, tableRow } from "./table.js";
 import * as live from "./live.js";
 
 /** Most rows of the table; the search finds the others. */
@@ -15,7 +15,7 @@ const ROWS_MAX = 500;
  * [[value, label, test]], columns [{ title, cell, by, kind }], sort (the title it starts with), href(row), empty.
  */
 export async function gridPage(context, spec) {
-  const first = live.overview ?? (await get("/overview", { signal: context.signal }));
+  const first = await live.current(context);
   const wanted = { search: context.query.get("search") ?? "", show: context.query.get("show") ?? "", sort: context.query.get("sort") ?? spec.sort };
   const body = h("tbody");
   const head = h("tr");
@@ -23,10 +23,19 @@ export async function gridPage(context, spec) {
   const words = h("p", { class: "soft", role: "status" });
   const search = h("input", { id: "grid-search", type: "search", value: wanted.search, placeholder: "part of a name", autocomplete: "off", spellcheck: "false" });
   const show = h("select", { id: "grid-show" }, spec.filters.map(([value, label]) => h("option", { value, selected: value === wanted.show }, label)));
-  const table = h("div", { class: "scroll" }, h("table", { class: "rows" }, h("caption", { class: "hidden-words" }, spec.title), h("thead", null, head), body));
+  const filled = table(spec, head, body);
   let overview = first;
   let shown = "";
+  let sorted = null;
 
+  // Only when the order changes: a new button would take the focus and the click from the old one.
+  const drawHead = () => {
+    if (sorted === wanted.sort) return;
+    sorted = wanted.sort;
+    const focused = head.contains(document.activeElement);
+    replace(head, spec.columns.map((column) => header(column, wanted, (next) => change({ sort: next }))));
+    if (focused) head.querySelector("[aria-sort] button")?.focus();
+  };
   const draw = () => {
     const all = spec.rows(overview);
     const test = spec.filters.find(([value]) => value === wanted.show)?.[2] ?? (() => true);
@@ -35,14 +44,14 @@ export async function gridPage(context, spec) {
     const text = JSON.stringify([wanted, rows.slice(0, ROWS_MAX)]);
     if (text === shown) return;
     shown = text;
-    const kept = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
-    replace(head, spec.columns.map((column) => header(column, wanted, (next) => change({ sort: next }))));
-    replace(body, rows.slice(0, ROWS_MAX).map((row) => tableRow(row, spec)));
+    drawHead();
     const nothing = all.length ? empty("No matches", "No name contains this text, or no row is in this state.") : empty(...spec.empty);
-    replace(holder, rows.length ? table : nothing);
+    keepingFocus(body, () => {
+      replace(body, rows.slice(0, ROWS_MAX).map((row) => tableRow(row, spec)));
+      replace(holder, rows.length ? filled : nothing);
+    });
     const count = rows.length === all.length ? plural(all.length, ...spec.noun) : `${rows.length} of ${plural(all.length, ...spec.noun)}`;
     words.textContent = rows.length > ROWS_MAX ? `${count}; the first ${ROWS_MAX} are shown` : count;
-    if (kept) [...body.rows].find((row) => row.dataset.key === kept)?.querySelector("a,button")?.focus();
   };
   const change = (next) => {
     Object.assign(wanted, next);

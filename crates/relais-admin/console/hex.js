@@ -1,6 +1,7 @@
 // A hex view: offset, sixteen bytes and their printable characters.
 
 import { h } from "./dom.js";
+import { soft } from "./parts.js";
 
 const WIDTH = 16;
 /** Most lines shown; the number of further bytes is printed below. */
@@ -21,8 +22,8 @@ export function hexView(bytes) {
   const rest = bytes.length - lines.length * WIDTH;
   return h("div", null,
     h("div", { class: "hex", tabindex: "0", role: "group", "aria-label": "Bytes in hexadecimal" }, lines),
-    rest > 0 ? h("p", { class: "soft" }, `and ${rest} more bytes`) : null,
-    bad.size ? h("p", { class: "soft" }, `${bad.size} ${bad.size === 1 ? "byte is" : "bytes are"} not UTF-8; the first at offset ${Math.min(...bad)}.`) : null);
+    rest > 0 ? soft(`and ${rest} more bytes`) : null,
+    bad.size ? soft(`${bad.size} ${bad.size === 1 ? "byte is" : "bytes are"} not UTF-8; the first at offset ${Math.min(...bad)}.`) : null);
 }
 
 function line(bytes, start, bad) {

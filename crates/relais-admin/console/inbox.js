@@ -1,12 +1,12 @@
 // Received messages: the list, and the detail page of one row.
 
 import { h } from "./dom.js";
-import { get, may, post } from "./api.js";
+import { get, may } from "./api.js";
 import { ago, bytes, count, moment } from "./format.js";
-import { attempts, button, code, copyable, facts, heading, headers, panel, payload, status } from "./parts.js";
+import { code, copyable, errorText, heading, panel, split, status } from "./parts.js";
 import { SINCE, listPage } from "./table.js";
-import { decide, settle } from "./dialog.js";
-import { story } from "./message.js";
+import { retryButton } from "./dialog.js";
+import { contents } from "./message.js";
 
 export function list(context) {
   return listPage(context, {
@@ -39,9 +39,8 @@ export function list(context) {
 
 export async function show(context) {
   const row = await get(`/inbox/${encodeURIComponent(context.params[0])}`, { signal: context.signal });
-  const retry = () => settle(context, decide({ title: "Retry this message", text: "Retries this message ahead of others with the same key and resets its attempt count.", confirm: "Retry", act: (who) => post(`/inbox/${row.id}/retry`, who) }), "The message will be retried.");
-  const actions = row.status === "FAILED" && may("operator") ? [button("Retry", retry, { kind: "primary", picture: "retry" })] : [];
-  const side = facts([
+  const actions = row.status === "FAILED" && may("operator") ? [retryButton(context, `/inbox/${row.id}/retry`)] : [];
+  const side = [
     ["Status", status(row.status)],
     ["Message id", copyable(row.message_id)],
     ["Type", row.event_type],
@@ -59,15 +58,9 @@ export async function show(context) {
     ["Size", bytes(row.payload_bytes)],
     ["Stage", row.error_stage],
     ["Code", row.error_code],
-  ]);
+  ];
   return h("div", { class: "page" },
     heading(row.event_type ?? "Message", ["Inbox row ", h("strong", null, String(row.id)), ", received ", ago(row.received_at)], actions),
-    row.error_message ? panel("Last error", h("p", { class: "error-text" }, row.error_message)) : null,
-    h("div", { class: "split" },
-      h("div", { class: "main-part" },
-        panel("Payload", payload(row.payload, { truncated: row.payload_truncated, size: row.payload_bytes, download: `/api/v1/inbox/${row.id}/payload` })),
-        panel("Headers", headers(row.headers)),
-        panel("Attempts", attempts(row.history)),
-        await story(`inbox:${row.id}`, context.signal)),
-      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
+    row.error_message ? panel("Last error", errorText(null, row.error_message)) : null,
+    split(await contents("inbox", row, context.signal), side));
 }

@@ -26,15 +26,6 @@ function kind(token) {
   return /^(true|false|null)$/.test(token) ? "word" : "other";
 }
 
-export function isJson(text) {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /** Returns the reason why a text is not JSON, or null. */
 export function jsonProblem(text) {
   try {
@@ -47,13 +38,13 @@ export function jsonProblem(text) {
 
 /** Returns JSON formatted on several lines, and other text unchanged. */
 export function formatted(text) {
-  if (!isJson(text)) return text;
+  if (jsonProblem(text)) return text;
   return layout(text).map(([, token]) => token).join("");
 }
 
 /** Returns the tokens to display, or null if the text is too long or not JSON. */
 export function coloured(text) {
-  return text.length <= COLOURED_MAX && isJson(text) ? layout(text) : null;
+  return text.length <= COLOURED_MAX && !jsonProblem(text) ? layout(text) : null;
 }
 
 function layout(text) {

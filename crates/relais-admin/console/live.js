@@ -31,6 +31,11 @@ export let state = "late";
 /** The problem of the states `store` and `off`. */
 export let problem = null;
 
+/** Returns the newest overview, and reads the first one. */
+export async function current({ signal }) {
+  return overview ?? get("/overview", { signal });
+}
+
 /** Returns true if relais or its database does not answer. */
 export function isDown() {
   return state === "store" || state === "off";

@@ -2,8 +2,8 @@
 
 import { h, icon } from "./dom.js";
 import { Problem, get } from "./api.js";
-import { ago, count, local, plural } from "./format.js";
-import { code, empty, heading, notice, panel, status } from "./parts.js";
+import { ago, clock, count, local, plural } from "./format.js";
+import { attempts, code, empty, errorText, heading, headers, notice, panel, payload, soft, status } from "./parts.js";
 
 export async function page(context) {
   const id = context.params[0] ?? "";
@@ -22,8 +22,18 @@ export async function story(name, signal) {
     return await explained(name, signal);
   } catch (problem) {
     if (signal.aborted) throw problem;
-    return panel("History", h("p", { class: "soft" }, problem.message));
+    return panel("History", soft(problem.message));
   }
+}
+
+/** Payload, headers, attempts and history of a row of the inbox or the outbox. */
+export async function contents(table, row, signal) {
+  return [
+    panel("Payload", payload(row.payload, { truncated: row.payload_truncated, size: row.payload_bytes, download: `/api/v1/${table}/${row.id}/payload` })),
+    panel("Headers", headers(row.headers)),
+    panel("Attempts", attempts(row.history)),
+    await story(`${table}:${row.id}`, signal),
+  ];
 }
 
 async function explained(id, signal) {
@@ -36,10 +46,10 @@ async function explained(id, signal) {
   }
 }
 
-/** Several items have this id; the API names all of them. */
+/** The API names the items that have this id or begin with it. */
 function choices(problem) {
   const names = problem.message.match(/\b(inbox|outbox|process|dead-letter|message|job):[\w-]+/g) ?? [];
-  return panel("Several items have this ID", h("p", null, "Choose one:"),
+  return panel("Items with this ID", h("p", null, "Choose one:"),
     h("ul", { class: "choices" }, names.map((name) => h("li", null, h("a", { href: `#/explain/${encodeURIComponent(name)}` }, name)))));
 }
 
@@ -60,18 +70,18 @@ function things({ things: all, notes, cut }) {
         h("span", { class: "role" }, ROLES[thing.role] ?? thing.role),
         h("a", { href: hrefOf(thing.name) }, thing.name),
         status(thing.status)),
-      h("p", { class: "soft" }, [thing.event_type, thing.place, thing.key ? `key ${thing.key}` : null].filter(Boolean).join(" · ")),
-      thing.problem ? h("p", { class: "error-text" }, thing.problem.code ? h("code", null, thing.problem.code) : null, " ", thing.problem.message) : null,
-      thing.next_attempt_at && thing.status !== "PROCESSED" ? h("p", { class: "soft" }, "next attempt ", ago(thing.next_attempt_at)) : null,
+      soft([thing.event_type, thing.place, thing.key ? `key ${thing.key}` : null].filter(Boolean).join(" · ")),
+      thing.problem ? errorText(thing.problem.code, thing.problem.message) : null,
+      thing.next_attempt_at && thing.status !== "PROCESSED" ? soft("next attempt ", ago(thing.next_attempt_at)) : null,
       thing.held_by ? h("p", null, "Its key is parked behind ", h("a", { href: `#/dead-letters/${thing.held_by}` }, "a dead letter"), ".") : null,
       thing.waits_for ? h("p", null, `It ${thing.waits_for}.`) : null))),
-    (notes ?? []).map((text) => h("p", { class: "soft" }, text)),
+    (notes ?? []).map((text) => soft(text)),
     cut ? notice("warn", "The list is incomplete", "Open one of the items above to see its own history.") : null,
   ];
 }
 
 function timeline({ events }) {
-  if (!events.length) return h("p", { class: "soft" }, "No events are recorded.");
+  if (!events.length) return soft("No events are recorded.");
   let day = "";
   return h("ol", { class: "timeline" }, events.map((event) => {
     const [tone, picture, words, more] = describe(event);
@@ -84,8 +94,8 @@ function timeline({ events }) {
         h("div", { class: "line" },
           h("strong", null, words),
           h("a", { class: "about-thing", href: hrefOf(event.about) }, event.about),
-          h("time", { datetime: event.at, title: `${event.at} UTC` }, first ? local(event.at) : new Date(event.at).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23" }))),
-        more.filter(Boolean).map((text) => h("p", { class: "soft" }, text))));
+          h("time", { datetime: event.at, title: `${event.at} UTC` }, first ? local(event.at) : new Date(event.at).toLocaleTimeString("en", { ...clock, fractionalSecondDigits: 3 }))),
+        more.filter(Boolean).map((text) => soft(text))));
   }));
 }
 
@@ -104,16 +114,7 @@ function describe(event) {
     case "received":
       return ["info", "inbox", `Received from ${event.source_system}`, [`${event.event_type ?? "no type"} ${event.message_id}, key ${event.key}`, position(event)]];
     case "attempt":
-      if (event.outcome === "delivered") {
-        return ["ok", "ok", `Attempt ${event.attempt} succeeded`, [event.message, `worker ${event.worker.slice(0, 13)}`]];
-      }
-      if (event.outcome === "ignored" && event.code === "IGNORED_BY_CONFIGURATION") {
-        return ["info", "ok", "Ignored by configuration", [event.message, `worker ${event.worker.slice(0, 13)}`]];
-      }
-      if (event.outcome === "ignored") {
-        return ["warn", "retry", `Attempt ${event.attempt} ignored as out of order`, [because(event.code, event.message), `worker ${event.worker.slice(0, 13)}`]];
-      }
-      return [event.outcome === "retry" ? "warn" : "bad", event.outcome === "retry" ? "retry" : "bad", event.outcome === "retry" ? `Attempt ${event.attempt} failed, will be retried` : `Attempt ${event.attempt} failed, no retry`, [because(event.code, event.message), `worker ${event.worker.slice(0, 13)}`]];
+      return attemptWords(event);
     case "processed":
       return ["ok", "ok", "Handled", []];
     case "created":
@@ -133,6 +134,15 @@ function describe(event) {
     default:
       return ["calm", "wait", String(event.event), []];
   }
+}
+
+function attemptWords({ outcome, attempt, code, message, worker }) {
+  const ends = (why) => [why, `worker ${worker.slice(0, 13)}`];
+  if (outcome === "delivered") return ["ok", "ok", `Attempt ${attempt} succeeded`, ends(message)];
+  if (outcome === "ignored" && code === "IGNORED_BY_CONFIGURATION") return ["info", "ok", "Ignored by configuration", ends(message)];
+  const why = ends(because(code, message));
+  if (outcome === "ignored") return ["warn", "retry", `Attempt ${attempt} ignored as out of order`, why];
+  return outcome === "retry" ? ["warn", "retry", `Attempt ${attempt} failed, will be retried`, why] : ["bad", "bad", `Attempt ${attempt} failed, no retry`, why];
 }
 
 function stepWords({ process_type: type, entry, note, actor, reason }) {

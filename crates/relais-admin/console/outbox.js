@@ -3,10 +3,10 @@
 import { h } from "./dom.js";
 import { get, may, post } from "./api.js";
 import { ago, bytes, count, moment } from "./format.js";
-import { attempts, button, code, copyable, facts, heading, headers, panel, payload, status } from "./parts.js";
+import { button, code, copyable, errorText, heading, panel, split, status, trace } from "./parts.js";
 import { SINCE, listPage } from "./table.js";
-import { decide, settle } from "./dialog.js";
-import { story } from "./message.js";
+import { decide, retryButton, settle } from "./dialog.js";
+import { contents } from "./message.js";
 
 export function list(context) {
   return listPage(context, {
@@ -39,13 +39,12 @@ export function list(context) {
 
 export async function show(context) {
   const row = await get(`/outbox/${encodeURIComponent(context.params[0])}`, { signal: context.signal });
-  const retry = () => settle(context, decide({ title: "Retry this message", text: "Retries this message ahead of others with the same key and resets its attempt count.", confirm: "Retry", act: (who) => post(`/outbox/${row.id}/retry`, who) }), "The message will be retried.");
   const fail = () => settle(context, decide({ title: "Fail this message", text: "Turns it into a dead letter, which can be retried or discarded. A worker that has it in flight may still deliver it once.", confirm: "Fail", danger: true, act: (who) => post(`/outbox/${row.id}/fail`, who) }), "The message is now a dead letter.");
   const actions = [
-    row.status === "FAILED" && may("operator") ? button("Retry", retry, { kind: "primary", picture: "retry" }) : null,
+    row.status === "FAILED" && may("operator") ? retryButton(context, `/outbox/${row.id}/retry`) : null,
     row.status === "PENDING" && may("operator") ? button("Fail", fail, { kind: "quiet-danger", picture: "bad" }) : null,
   ].filter(Boolean);
-  const side = facts([
+  const side = [
     ["Status", status(row.status)],
     ["Message id", copyable(row.message_id)],
     ["Type", row.event_version ? `${row.event_type}, version ${row.event_version}` : row.event_type],
@@ -60,18 +59,12 @@ export async function show(context) {
     ["Attempts", count(row.attempts)],
     ["Size", bytes(row.payload_bytes)],
     ["Bulk job", row.job_id],
-    ["Caused by", row.causation_id ? h("a", { href: `#/explain/${encodeURIComponent(row.causation_id)}` }, code(row.causation_id)) : null],
-    ["Correlation", row.correlation_id ? h("a", { href: `#/explain/${encodeURIComponent(row.correlation_id)}` }, code(row.correlation_id)) : null],
+    ["Caused by", trace(row.causation_id)],
+    ["Correlation", trace(row.correlation_id)],
     ["Code", row.error_code],
-  ]);
+  ];
   return h("div", { class: "page" },
     heading(row.event_type, ["Outbox row ", h("strong", null, String(row.id)), " for ", h("strong", null, row.destination)], actions),
-    row.error_message ? panel("Last error", h("p", { class: "error-text" }, row.error_message)) : null,
-    h("div", { class: "split" },
-      h("div", { class: "main-part" },
-        panel("Payload", payload(row.payload, { truncated: row.payload_truncated, size: row.payload_bytes, download: `/api/v1/outbox/${row.id}/payload` })),
-        panel("Headers", headers(row.headers)),
-        panel("Attempts", attempts(row.history)),
-        await story(`outbox:${row.id}`, context.signal)),
-      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
+    row.error_message ? panel("Last error", errorText(null, row.error_message)) : null,
+    split(await contents("outbox", row, context.signal), side));
 }

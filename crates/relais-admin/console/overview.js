@@ -18,7 +18,7 @@ const ATTENTION_MAX = 4;
 const LINES_ROOM = 2;
 
 export async function page(context) {
-  const [first, history] = await Promise.all([live.overview ?? get("/overview", { signal: context.signal }), get("/history", { signal: context.signal })]);
+  const [first, history] = await Promise.all([live.current(context), get("/history", { signal: context.signal })]);
   const past = new Past(history);
   const picture = flow();
   const charts = makeCharts();

@@ -65,6 +65,28 @@ export function panel(title, ...content) {
   return h("section", { class: "panel" }, title ? h("h2", null, title) : null, content);
 }
 
+/** The code and the message of an error. */
+export function errorText(code, message) {
+  return h("p", { class: "error-text" }, code ? [h("code", null, code), " "] : null, message);
+}
+
+/** A paragraph of less weight. */
+export function soft(...content) {
+  return h("p", { class: "soft" }, content);
+}
+
+/** The main part of a page, and facts beside it. */
+export function split(main, pairs) {
+  return h("div", { class: "split" }, h("div", { class: "main-part" }, main), h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, facts(pairs))));
+}
+
+/** A table without a frame: titles of the columns, and rows of cells. */
+export function plainTable(titles, rows) {
+  return h("div", { class: "scroll" }, h("table", { class: "plain" },
+    h("thead", null, h("tr", null, titles.map((title) => h("th", { scope: "col" }, title)))),
+    h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell) => h("td", null, cell)))))));
+}
+
 /** A list of names and values; pairs without a value are left out. */
 export function facts(pairs) {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
@@ -75,6 +97,11 @@ export function facts(pairs) {
 export function code(text) {
   if (text === null || text === undefined || text === "") return "–";
   return h("code", { class: "id", title: text }, text);
+}
+
+/** An id with a link to its history. */
+export function trace(id) {
+  return id ? h("a", { href: `#/explain/${encodeURIComponent(id)}` }, code(id)) : null;
 }
 
 /** A worker's name, shortened: the first characters identify it. */
@@ -137,11 +164,8 @@ export function payload(text, { truncated = false, download = null, size = null,
 /** The headers of a message; a value is text, bytes, null, or a list of these. */
 export function headers(all) {
   const rows = Object.entries(all ?? {}).flatMap(([name, values]) => [values].flat().map((value) => [name, value]));
-  if (!rows.length) return h("p", { class: "soft" }, may("viewer") ? "No headers." : "Headers are hidden: they need the role viewer.");
-  return h("div", { class: "scroll" }, h("table", { class: "plain" },
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Header"), h("th", { scope: "col" }, "Value"))),
-    h("tbody", null, rows.map(([name, value]) => h("tr", null, h("td", null, h("code", null, name)), h("td", null, headerValue(value))))),
-  ));
+  if (!rows.length) return soft(may("viewer") ? "No headers." : "Headers are hidden: they need the role viewer.");
+  return plainTable(["Header", "Value"], rows.map(([name, value]) => [h("code", null, name), headerValue(value)]));
 }
 
 function headerValue(value) {
@@ -155,7 +179,7 @@ function attemptStatus(attempt) {
     case "ignored":
       return attempt.error_code === "IGNORED_BY_CONFIGURATION" ? status("PROCESSED", "ignored by configuration") : status("RETRY", "out of order");
     case "delivered":
-      return status("DISPATCHED", "delivered");
+      return status("DISPATCHED");
     case "retry":
       return status("RETRY", "will be retried");
     default:
@@ -165,7 +189,7 @@ function attemptStatus(attempt) {
 
 /** The list of recorded attempts. */
 export function attempts(history) {
-  if (!history?.length) return h("p", { class: "soft" }, "No attempt has failed.");
+  if (!history?.length) return soft("No attempt has failed.");
   return h("ol", { class: "attempts" }, history.map((attempt) => h("li", null,
     h("div", { class: "line" },
       h("span", { class: "number" }, `Attempt ${attempt.attempt}`),
@@ -173,7 +197,7 @@ export function attempts(history) {
       h("time", { datetime: attempt.at, title: `${attempt.at} UTC` }, local(attempt.at)),
       h("span", { class: "soft" }, "worker ", worker(attempt.worker))),
     attempt.error_message || attempt.error_code
-      ? h("p", { class: "error-text" }, attempt.error_code ? h("code", null, attempt.error_code) : null, " ", attempt.error_message ?? "")
+      ? errorText(attempt.error_code, attempt.error_message)
       : null)));
 }
 

@@ -3,9 +3,9 @@
 import { h, here, replace } from "./dom.js";
 import { get, may, post, query } from "./api.js";
 import { ago, count, milliseconds, moment, plural, serverNow } from "./format.js";
-import { button, code, copyable, facts, heading, notice, panel, payload, status } from "./parts.js";
+import { button, copyable, errorText, heading, notice, panel, payload, soft, split, status, trace } from "./parts.js";
 import { SINCE, listPage } from "./table.js";
-import { decide, isOpen, settle } from "./dialog.js";
+import { decide, isOpen, pauseButton, settle } from "./dialog.js";
 import { eventWords, signed, story } from "./message.js";
 import * as live from "./live.js";
 
@@ -25,7 +25,7 @@ export async function list(context) {
     ],
     columns: [
       { title: "Business key", cell: (row) => row.business_key ?? row.process_id },
-      { title: "Status", cell: (row) => (row.needs_operator ? status("needs_operator", `needs an operator (${row.status.toLowerCase()})`) : status(row.status)) },
+      { title: "Status", cell: statusOf },
       { title: "Type", cell: (row) => row.process_type },
       { title: "Step", cell: (row) => row.current_step ?? "–" },
       { title: "Retries", cell: (row) => count(row.retries), kind: "numeric" },
@@ -45,9 +45,13 @@ export async function list(context) {
     seen = text;
     replace(above, needing(overview.processes_need_operator ?? 0), types(context, overview.process_types ?? []));
   };
-  draw(live.overview ?? (await get("/overview", { signal: context.signal })));
+  draw(await live.current(context));
   context.leave(live.on("overview", draw));
   return page;
+}
+
+function statusOf(row) {
+  return row.needs_operator ? status("needs_operator", `needs an operator (${row.status.toLowerCase()})`) : status(row.status);
 }
 
 /** The notice above the list while processes need an operator. */
@@ -60,11 +64,9 @@ function types(context, all) {
   if (!all.length) return null;
   const line = (type) => {
     const path = `/process-types/${encodeURIComponent(type.name)}`;
-    const said = (words) => (answer) => (answer.result === "unchanged" ? "No change: this was already its state." : words);
-    const resume = () => settle(context, decide({ title: `Resume process type ${type.name}`, text: "Messages and timers that waited are handled at once.", confirm: "Resume", act: (who) => post(`${path}/resume`, who) }), said("Resumed."));
-    const pause = () => settle(context, decide({ title: `Pause process type ${type.name}`, text: "Messages and timers of its processes wait until it is resumed, also after a restart.", confirm: "Pause", act: (who) => post(`${path}/pause`, who) }), said("Paused."));
-    const act = !may("operator") ? null : type.pause ? button(`Resume ${type.name}`, resume, { picture: "run" }) : button(`Pause ${type.name}`, pause, { picture: "pause" });
-    return h("li", null, h("strong", null, type.name), type.pause ? [status("PAUSED", "paused"), h("span", { class: "soft" }, `by ${type.pause.by}: ${type.pause.reason}`)] : null, act);
+    const texts = ["Messages and timers of its processes wait until it is resumed, also after a restart.", "Messages and timers that waited are handled at once."];
+    const act = may("operator") ? pauseButton(context, path, { name: `process type ${type.name}`, label: ` ${type.name}`, pause: type.pause }, ...texts) : null;
+    return h("li", null, h("strong", null, type.name), type.pause ? [status("PAUSED"), h("span", { class: "soft" }, `by ${type.pause.by}: ${type.pause.reason}`)] : null, act);
   };
   return h("section", { class: "panel", "aria-label": "Process types" }, h("ul", { class: "types" }, all.map(line)));
 }
@@ -90,8 +92,8 @@ export async function show(context) {
     const ask = () => settle(context, decide({ title: `${label}: ${row.business_key ?? row.process_type}`, text, confirm: label, danger, act: (who) => post(`${path}/${name}`, who) }), (answer) => `The process is now ${String(answer.status ?? "changed").toLowerCase()}.`);
     return button(label, ask, { picture, kind: danger ? "quiet-danger" : name === "resume" ? "primary" : "" });
   });
-  const side = facts([
-    ["Status", row.needs_operator ? status("needs_operator", `needs an operator (${row.status.toLowerCase()})`) : status(row.status)],
+  const side = [
+    ["Status", statusOf(row)],
     ["Process id", copyable(row.process_id)],
     ["Business key", copyable(row.business_key)],
     ["Type", row.process_type],
@@ -101,18 +103,17 @@ export async function show(context) {
     ["Started", moment(row.created_at)],
     ["Last change", moment(row.updated_at)],
     ["Log entries", count(row.version)],
-  ]);
+  ];
   return h("div", { class: "page" },
     heading(row.business_key ?? row.process_type, [`${row.process_type} · started `, ago(row.created_at)], actions),
     row.needs_operator ? notice("bad", "This process needs an operator", stuckWords(row)) : null,
     panel("Steps", steps(row)),
-    h("div", { class: "split" },
-      h("div", { class: "main-part" },
-        panel("Log", logList(entries.items), entries.next ? h("p", { class: "soft" }, "Only the newest 100 entries are shown.") : null),
+    split([
+        panel("Log", logList(entries.items), entries.next ? soft("Only the newest 100 entries are shown.") : null),
         panel("State", payload(row.data, { label: "State of the process" })),
         await diagram(path, context.signal),
-        await story(`process:${row.process_id}`, context.signal)),
-      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
+        await story(`process:${row.process_id}`, context.signal),
+      ], side));
 }
 
 /** Returns the reason why the process is stuck, and the possible decisions. */
@@ -146,7 +147,7 @@ const STEP = {
 
 /** One line per step: name, state, and a bar of its time. */
 function steps({ steps: all, created_at: begin, updated_at: last, status: state }) {
-  if (!all?.length) return h("p", { class: "soft" }, "This process of relais does not have the definition, so the steps cannot be listed. See the log below.");
+  if (!all?.length) return soft("This process of relais does not have the definition, so the steps cannot be listed. See the log below.");
   const over = ["SUCCEEDED", "FAILED", "COMPENSATED"].includes(state);
   const from = Date.parse(begin);
   const to = Math.max(over ? Date.parse(last) : serverNow(), from + 1);
@@ -171,10 +172,10 @@ function logList(entries) {
     h("span", { class: "seq" }, count(entry.seq)),
     h("div", null,
       h("div", { class: "line" }, h("strong", null, eventWords(entry)), h("time", { datetime: entry.at, title: `${entry.at} UTC` }, moment(entry.at))),
-      entry.error ? h("p", { class: "error-text" }, entry.error) : null,
-      entry.note ? h("p", { class: "soft" }, entry.note) : null,
-      signed(entry) ? h("p", { class: "soft" }, signed(entry)) : null,
-      entry.message_id ? h("p", null, h("a", { href: `#/explain/${encodeURIComponent(entry.message_id)}` }, code(entry.message_id))) : null))));
+      entry.error ? errorText(null, entry.error) : null,
+      entry.note ? soft(entry.note) : null,
+      signed(entry) ? soft(signed(entry)) : null,
+      entry.message_id ? h("p", null, trace(entry.message_id)) : null))));
 }
 
 /** The Mermaid source of the definition, where the definition is known. */

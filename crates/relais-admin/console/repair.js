@@ -3,10 +3,10 @@
 import { h, replace } from "./dom.js";
 import { get, may, post } from "./api.js";
 import { ago, bytes, count, moment } from "./format.js";
-import { button, copyable, facts, heading, headers, notice, panel, problemNotice, status, toast } from "./parts.js";
+import { button, copyable, errorText, heading, headers, notice, panel, problemNotice, soft, split, status, toast } from "./parts.js";
 import { jsonProblem, formatted } from "./json_text.js";
 import { SINCE, listPage } from "./table.js";
-import { actor, decide, settle } from "./dialog.js";
+import { actor, decide, selection, settle } from "./dialog.js";
 import { decodeBase64, hexView } from "./hex.js";
 import { refresh } from "./live.js";
 
@@ -34,9 +34,7 @@ export function list(context) {
 
 /** Reprocesses all messages that match the filters, with the decoders configured now. */
 async function again(context, values) {
-  const filter = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => [name, name === "since_seconds" ? Number(value) : value]));
-  const chosen = Object.keys(filter).length ? { filter } : { all: true };
-  const body = (who, dry_run) => ({ ...chosen, dry_run, ...who });
+  const body = (who, dry_run) => ({ ...selection(values), dry_run, ...who });
   try {
     const tried = await post("/serde-errors/repair", body({ actor: actor(), reason: "preview" }, true));
     const answer = await decide({
@@ -71,8 +69,8 @@ export async function show(context) {
     act: (who) => post(`${path}/discard`, who),
   }), "Discarded.");
   const open = row.status === "SERDE_ERROR";
-  const side = facts([
-    ["Status", status(row.status, open ? "undecodable" : undefined)],
+  const side = [
+    ["Status", status(row.status)],
     ["Source", row.source],
     ["Topic", row.topic],
     ["Partition and offset", row.partition === null ? null : `${row.partition} · ${row.offset}`],
@@ -81,20 +79,18 @@ export async function show(context) {
     ["Stage", row.stage],
     ["Size", bytes(row.bytes)],
     ["Received", moment(row.received_at)],
-  ]);
+  ];
   const raw = decodeBase64(row.base64 ?? "");
   const cut = row.truncated;
   return h("div", { class: "page" },
     heading("Undecodable message", ["Inbox row ", h("strong", null, String(row.id))], open && may("operator") ? [button("Discard", discard, { kind: "quiet-danger", picture: "bad" })] : []),
-    panel("Decoding error", h("p", { class: "error-text" }, h("code", null, row.code ?? ""), " ", row.message ?? "")),
+    panel("Decoding error", errorText(row.code, row.message)),
     open ? null : notice("ok", "This message is resolved", "It was reprocessed or discarded. The raw bytes are unchanged."),
     cut ? notice("warn", "Only the beginning is shown", `The message has ${bytes(row.bytes)}; the first ${bytes(raw.length)} are below.`) : null,
     h("div", { class: "pair" },
       panel("Bytes", hexView(raw)),
       panel("Text", h("pre", { class: "payload", tabindex: "0", "aria-label": "The bytes as text" }, row.text ?? ""))),
-    h("div", { class: "split" },
-      h("div", { class: "main-part" }, open && may("operator") ? fixPanel(context, row, path, cut) : null, panel("Headers", headers(row.headers))),
-      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, side))));
+    split([open && may("operator") ? fixPanel(context, row, path, cut) : null, panel("Headers", headers(row.headers))], side));
 }
 
 /** Describes the result of a test decode. */
@@ -136,7 +132,7 @@ function fixPanel(context, row, path, cut) {
          button("Reprocess with this payload", repair(byHand, "The corrected payload is used. The raw bytes are kept with the row."), { kind: "primary", picture: "ok" }),
          button("Format", () => (field.value = formatted(field.value))),
          h("label", { class: "check" }, keep, "Keep the current message ID"))]
-    : h("p", { class: "soft" }, "Changing a payload needs the role admin. You can reprocess the raw bytes.");
+    : soft("Changing a payload needs the role admin. You can reprocess the raw bytes.");
   return panel("Reprocess", written, result,
     h("div", { class: "under again" },
       h("span", { class: "soft" }, "After a change of the source's configuration:"),

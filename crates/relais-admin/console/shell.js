@@ -10,7 +10,7 @@ import * as live from "./live.js";
 const needing = (rows) => rows.filter((row) => row.state.attention).length;
 
 /** Address, name, icon, count of items that need an operator, and CSS class (`apart` begins a group). */
-const PLACES = [
+export const PLACES = [
   ["", "Overview", "overview"],
   ["destinations", "Destinations", "outbox", (overview) => needing(destinations(overview)), "apart"],
   ["sources", "Sources", "inbox", (overview) => needing(sources(overview))],

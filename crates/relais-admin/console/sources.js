@@ -1,14 +1,14 @@
 // Sources: all of them with search and sort, and one with its figures and what can be done.
 
 import { h } from "./dom.js";
-import { get, may, post, query } from "./api.js";
+import { may, query } from "./api.js";
 import { ago, brief, count, rate } from "./format.js";
-import { button, empty, facts, heading, notice, panel, status } from "./parts.js";
+import { empty, facts, heading, notice, panel, status } from "./parts.js";
 import { sources } from "./state.js";
 import { gridPage } from "./grid.js";
-import { decide, isOpen, settle } from "./dialog.js";
+import { follow, pauseButton } from "./dialog.js";
 import { configuration } from "./configuration.js";
-import * as live from "./live.js";
+import { current } from "./live.js";
 
 export function list(context) {
   return gridPage(context, {
@@ -39,15 +39,10 @@ export function list(context) {
 
 export async function show(context) {
   const name = context.params[0];
-  const overview = live.overview ?? (await get("/overview", { signal: context.signal }));
-  const row = sources(overview).find((one) => one.name === name);
+  const find = (overview) => sources(overview).find((one) => one.name === name);
+  const row = find(await current(context));
   if (!row) return h("div", { class: "page" }, heading(name), empty("No source has this name", "See the list of sources."));
-  const sign = (one) => JSON.stringify([one.state, one.source.stored, one.source.lag, one.source.pause]);
-  const seen = sign(row);
-  context.leave(live.on("overview", (next) => {
-    const now = sources(next).find((one) => one.name === name);
-    if (now && sign(now) !== seen && !isOpen() && !document.activeElement?.closest("main button")) context.reload();
-  }));
+  follow(context, row, find, (one) => JSON.stringify([one.state, one.source.stored, one.source.lag, one.source.pause]));
   const { source, state } = row;
   return h("div", { class: "page" },
     heading(name, [source.kind ? `${source.kind} · ` : "", h("a", { href: `#/audit${query({ target: name })}` }, "Audit")], may("operator") ? [toggle(context, name, source)] : []),
@@ -70,10 +65,6 @@ export async function show(context) {
 
 function toggle(context, name, source) {
   const path = `/sources/${encodeURIComponent(name)}`;
-  const said = (words) => (answer) => (answer.result === "unchanged" ? "No change: this was already its state." : words);
   const waits = source.kind === "http" ? "Senders get 503 with Retry-After and send again later." : "The broker keeps its messages.";
-  if (source.pause) {
-    return button("Resume", () => settle(context, decide({ title: `Resume ${name}`, text: "All processes read from it again.", confirm: "Resume", act: (who) => post(`${path}/resume`, who) }), said("Resumed.")), { picture: "run", kind: "primary" });
-  }
-  return button("Pause", () => settle(context, decide({ title: `Pause ${name}`, text: `No process reads from it until it is resumed, also after a restart. ${waits}`, confirm: "Pause", act: (who) => post(`${path}/pause`, who) }), said("Paused.")), { picture: "pause" });
+  return pauseButton(context, path, { name, pause: source.pause }, `No process reads from it until it is resumed, also after a restart. ${waits}`, "All processes read from it again.");
 }

@@ -23,6 +23,7 @@ export async function listPage(context, spec) {
   const values = Object.fromEntries(spec.filters.map((filter) => [filter.name, context.query.get(filter.name) ?? filter.initial ?? ""]));
   const before = context.query.get("before") ?? "";
   const ask = () => get(`${spec.path}${query({ ...values, ...spec.extra, [spec.cursor ?? "before"]: before })}`, { signal: context.signal });
+  const head = h("tr", null, spec.columns.map((column) => h("th", { scope: "col", class: column.kind ?? "" }, column.title)));
   const body = h("tbody");
   const holder = h("div", { class: "list" });
   const pager = h("nav", { class: "pager", "aria-label": "Pages of the list" });
@@ -32,11 +33,11 @@ export async function listPage(context, spec) {
     const text = JSON.stringify(answer);
     if (text === shown) return;
     shown = text;
-    const kept = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
-    replace(body, answer.items.map((row) => tableRow(row, spec)));
-    replace(holder, answer.items.length ? table(spec, body) : nothing(spec, values, before, answer));
-    replace(pager, pages(context, spec, values, before, answer));
-    if (kept) [...body.rows].find((row) => row.dataset.key === kept)?.querySelector("a,button")?.focus();
+    keepingFocus(body, () => {
+      replace(body, answer.items.map((row) => tableRow(row, spec)));
+      replace(holder, answer.items.length ? table(spec, head, body) : nothing(spec, values, before, answer));
+      replace(pager, pages(context, spec, values, before, answer));
+    });
   };
 
   draw(await ask());
@@ -62,8 +63,14 @@ function follow(context, before, again) {
   }));
 }
 
-function table(spec, body) {
-  const head = h("tr", null, spec.columns.map((column) => h("th", { scope: "col", class: column.kind ?? "" }, column.title)));
+/** Draws rows again; the focus stays in its row. */
+export function keepingFocus(body, draw) {
+  const kept = document.activeElement?.closest?.("tr[data-key]")?.dataset.key;
+  draw();
+  if (kept) [...body.rows].find((row) => row.dataset.key === kept)?.querySelector("a,button")?.focus();
+}
+
+export function table(spec, head, body) {
   return h("div", { class: "scroll" }, h("table", { class: "rows" }, h("caption", { class: "hidden-words" }, spec.title), h("thead", null, head), body));
 }
 

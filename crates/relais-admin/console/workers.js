@@ -1,12 +1,12 @@
 // Processes that run relais, with the lanes that each of them has leased.
 
 import { h } from "./dom.js";
-import { get } from "./api.js";
 import { ago, count } from "./format.js";
-import { code, copyable, empty, facts, heading, notice, panel, status } from "./parts.js";
+import { code, copyable, empty, heading, notice, panel, plainTable, soft, split, status } from "./parts.js";
 import { instances } from "./state.js";
 import { gridPage } from "./grid.js";
-import * as live from "./live.js";
+import { follow } from "./dialog.js";
+import { current } from "./live.js";
 
 export function list(context) {
   return gridPage(context, {
@@ -37,20 +37,14 @@ export function list(context) {
 export async function show(context) {
   const name = context.params[0];
   const find = (overview) => instances(overview).find((one) => one.name === name);
-  const row = find(live.overview ?? (await get("/overview", { signal: context.signal })));
+  const row = find(await current(context));
   if (!row) return h("div", { class: "page" }, heading("Worker"), empty("No process has this name", "It has stopped, or it was lost more than ten minutes ago. See the list of workers."));
-  const sign = (one) => JSON.stringify([one.state.words, one.scopes, one.instance.reported_at]);
-  context.leave(live.on("overview", (overview) => {
-    const now = find(overview);
-    if (now && sign(now) !== sign(row)) context.reload();
-  }));
+  follow(context, row, find, (one) => JSON.stringify([one.state.words, one.scopes, one.instance.reported_at]));
   const { instance, state } = row;
   return h("div", { class: "page" },
     heading(title(row), row.here ? "The process that serves this console." : null),
     state.attention ? notice(state.tone, "This worker is lost", `${state.lines[0]} Other processes take over its lanes.`) : null,
-    h("div", { class: "split" },
-      h("div", { class: "main-part" }, panel("Leased lanes", scopes(row))),
-      h("aside", { class: "side-part", "aria-label": "Facts" }, panel(null, facts([
+    split(panel("Leased lanes", scopes(row)), [
         ["State", status(state.look, state.words)],
         ["Worker id", copyable(row.name)],
         ["Host", instance.host],
@@ -59,7 +53,7 @@ export async function show(context) {
         ["Started", instance.started_at ? ago(instance.started_at) : null],
         ["Last heartbeat", instance.reported_at ? ago(instance.reported_at) : null],
         ["Lanes", count(row.lanes)],
-      ])))));
+      ]));
 }
 
 function title({ name, instance }) {
@@ -67,10 +61,8 @@ function title({ name, instance }) {
 }
 
 function scopes({ scopes: all }) {
-  if (!all.length) return h("p", { class: "soft" }, "It serves no inbox and no destination yet.");
+  if (!all.length) return soft("It serves no inbox and no destination yet.");
   const sorted = [...all].sort((left, right) => left.scope.localeCompare(right.scope));
-  return h("div", { class: "scroll" }, h("table", { class: "plain" },
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Scope"), h("th", { scope: "col" }, "Lanes"))),
-    h("tbody", null, sorted.map((scope) => h("tr", null, h("td", null, code(scope.scope)), h("td", null, count(scope.lanes)))))));
+  return plainTable(["Scope", "Lanes"], sorted.map((scope) => [code(scope.scope), count(scope.lanes)]));
 }
 

@@ -30,12 +30,13 @@ use axum::{
 };
 
 use relais_core::{
+    id_prefix::{IdKind, IdPrefix},
     inspect::{ListedRow, RowPage},
     query::Filter,
     store::StoreFuture,
 };
 
-use crate::{input::ListPage, problem::ApiProblem, routes::PREFIX};
+use crate::{Admin, input::ListPage, problem::ApiProblem, routes::PREFIX};
 
 /// The result of a handler.
 pub(crate) type Answer<T> = Result<Json<T>, ApiProblem>;
@@ -90,6 +91,13 @@ async fn perform<T: Send + 'static>(
             Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, "TIMEOUT", detail))
         }
     }
+}
+
+/// Returns the only id that begins with this text, or `None`; 409 if there are several.
+async fn by_prefix(admin: &Admin, kind: IdKind, text: &str) -> Result<Option<String>, ApiProblem> {
+    let Some(prefix) = IdPrefix::parse(kind, text) else { return Ok(None) };
+    let found = admin.store.ids_with(prefix.clone()).await?;
+    prefix.only(found).map_err(|error| ApiProblem::conflict("AMBIGUOUS_ID", error))
 }
 
 /// Reads a page of a long list; `id` returns the cursor of a row.

@@ -324,6 +324,7 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
     let usage: Vec<_> = admin.used().collect();
     let text = metrics::render_page(&metrics::MetricsInput {
         overview: counted.as_ref().map(|counted| &counted.overview),
+        rows_age: counted.as_ref().map(|counted| counted.begun.elapsed()),
         controls: counted.as_ref().map_or(&[][..], |counted| &counted.controls),
         process_types: &admin.observer.figures().process_types,
         snapshot: &admin.observer.snapshot(),

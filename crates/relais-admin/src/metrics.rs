@@ -9,7 +9,7 @@ mod process;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use relais::{
     health::is_available,
@@ -32,6 +32,8 @@ const UNKNOWN_MAX: usize = 20;
 pub(crate) struct MetricsInput<'a> {
     /// Absent if the store did not answer.
     pub(crate) overview: Option<&'a Overview>,
+    /// The age of the overview; absent if the caller has just read it.
+    pub(crate) rows_age: Option<Duration>,
     pub(crate) controls: &'a [Control],
     /// Process types of this process.
     pub(crate) process_types: &'a BTreeSet<String>,
@@ -52,6 +54,7 @@ pub fn render(observer: &Observer, overview: Option<&Overview>) -> String {
     let snapshot = observer.snapshot();
     render_page(&MetricsInput {
         overview,
+        rows_age: None,
         controls: &[],
         process_types: &observer.figures().process_types,
         snapshot: &snapshot,
@@ -66,7 +69,12 @@ pub(crate) fn render_page(seen: &MetricsInput<'_>) -> String {
     let mut page = MetricsPage::default();
     facts(&mut page, seen.facts);
     let up = u64::from(seen.overview.is_some());
-    page.one("relais_store_up", "gauge", "1 if the database answered.", up);
+    let help = "1 if the database answered the last count of rows.";
+    page.one("relais_store_up", "gauge", help, up);
+    if let Some(age) = seen.rows_age {
+        let help = "Seconds since the gauges of rows were counted.";
+        page.one("relais_rows_age_seconds", "gauge", help, age.as_secs());
+    }
     if let Some(overview) = seen.overview {
         rows(&mut page, overview);
         backlogs(&mut page, overview, seen.snapshot);

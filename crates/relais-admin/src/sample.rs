@@ -2,7 +2,7 @@
 //! background loops.
 //!
 //! Invariant: no request counts rows or waits for a count. The pause after a count grows with its duration, so
-//! that a store with many rows is counted less often.
+//! that a store with many rows is counted less often, up to [`PAUSE_MAX`].
 
 use std::{
     collections::VecDeque,
@@ -49,6 +49,8 @@ const UNWATCHED: Duration = Duration::from_secs(5);
 const WATCHED_REST: u32 = 20;
 /// Shortest pause after a count without a client, as a multiple of its duration.
 const UNWATCHED_REST: u32 = 100;
+/// Longest pause between counts, however long one takes: no figure is older than this and the next count.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Shortest pause after a count that failed, as a multiple of its duration: the end of an outage is seen soon.
 const FAILED_REST: u32 = 2;
 /// A count that takes longer is reported as a problem until it ends.
@@ -87,6 +89,8 @@ struct SamplerState {
 /// The rows of the store at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreCount {
+    /// The time at which the count began, by the monotonic clock of this process.
+    pub(crate) begun: Instant,
     pub(crate) database: String,
     pub(crate) overview: Overview,
     pub(crate) controls: Vec<Control>,
@@ -279,14 +283,21 @@ async fn count_patiently(
 async fn rest(sampler: &Sampler, (watched, unwatched): (Duration, Duration)) {
     let began = Instant::now();
     loop {
-        let pause =
-            if sampler.is_watched() { WATCHED.max(watched) } else { UNWATCHED.max(unwatched) };
+        let pause = match sampler.is_watched() {
+            true => pause(WATCHED, watched),
+            false => pause(UNWATCHED, unwatched),
+        };
         let Some(left) = pause.checked_sub(began.elapsed()) else { return };
         tokio::select! {
             () = sleep(left.min(WATCHED)) => {}
             () = sampler.changed.notified() => return,
         }
     }
+}
+
+/// Returns the pause between two counts: the usual one, longer after a slow count, and never above [`PAUSE_MAX`].
+fn pause(usual: Duration, after_count: Duration) -> Duration {
+    usual.max(after_count).min(PAUSE_MAX)
 }
 
 /// Counts the rows. `database` is its name and version, if known.
@@ -299,11 +310,11 @@ async fn count(
         Some(database) => database,
         None => store.describe().await?.server,
     };
-    let asked = SystemTime::now();
+    let (begun, asked) = (Instant::now(), SystemTime::now());
     let overview = store.overview().await?;
     observer.database_time(asked, overview.now, SystemTime::now());
     let (controls, reports) = (store.controls().await?, store.reports().await?);
-    Ok(StoreCount { database, overview, controls, reports })
+    Ok(StoreCount { begun, database, overview, controls, reports })
 }
 
 async fn keep_sampling(admin: &Admin) -> Infallible {
@@ -400,6 +411,14 @@ mod tests {
         assert_eq!(history.series.stored.len(), POINTS_MAX);
         let (last, from) = (sampler.lock().last.unwrap(), history.from.unwrap());
         assert_eq!(from.seconds_until(last), POINTS_MAX as u64 - 1);
+    }
+
+    #[test]
+    fn a_slow_count_is_repeated_within_a_minute() {
+        let after = |count: Duration| pause(UNWATCHED, count.saturating_mul(UNWATCHED_REST));
+        assert_eq!(after(Duration::from_millis(1)), UNWATCHED);
+        assert_eq!(after(Duration::from_millis(300)), Duration::from_secs(30));
+        assert_eq!(after(Duration::from_secs(6)), PAUSE_MAX);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 mod control;
 mod dead_letters;
 mod decision;
-mod id;
 mod process;
 mod reprocess;
 mod rows;
@@ -20,7 +19,6 @@ pub(crate) use self::{
         AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
     },
     decision::DecisionArgs,
-    id::IdPrefix,
     process::{
         Act, Diagram, ProcessCommand, ProcessId, ProcessList, ProcessLog, ProcessMatching,
         ProcessName,

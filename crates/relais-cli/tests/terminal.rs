@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Running, Site, Target, assert_said, get, post};
 
 /// Time limit of a condition.
@@ -107,7 +107,9 @@ fn operators_see_whole_lines_and_reasons() {
     dead_letters_are_filtered_by_code_and_typos_are_explained(&site);
     lists_report_further_rows(&site);
     ids_are_found_by_their_first_digits(&site, &letters);
+    inbox_messages_are_found_by_their_first_characters(&site);
     many_are_discarded_only_with_a_reason(&site, &letters);
+    the_audit_is_found_by_the_first_digits_of_its_target(&site, &letters);
     an_unavailable_destination_shows_the_time_of_its_next_call(&site, &running, &target, &token);
     rows_show_why_they_wait(&site);
     top_runs_live(&site);
@@ -227,7 +229,7 @@ fn ids_are_found_by_their_first_digits(site: &Site, letters: &[Value]) {
     assert_said(&site.relais(&["dead-letter", "show", "m-1"]), 2, &["not the ID of a dead letter"]);
     if digits > 4 {
         let several = site.relais(&["dead-letter", "show", &id[..digits - 1]]);
-        assert_said(&several, 2, &["more than one dead letter", id, "pass more digits"]);
+        assert_said(&several, 2, &["more than one dead letter", id, "pass more characters"]);
     }
     let message = site.json(&["outbox", "list"])[0]["message_id"].as_str().unwrap().to_owned();
     assert_eq!(site.json(&["outbox", "show", &message[..23]])["message_id"], message);
@@ -241,6 +243,32 @@ fn ids_are_found_by_their_first_digits(site: &Site, letters: &[Value]) {
     assert_eq!(site.json(&["outbox", "show", "34859807"])["message_id"], digits);
     assert_said(&site.relais(&["outbox", "show", "99999999"]), 1, &["has the ID 99999999"]);
     db.execute("DELETE FROM relais_outbox WHERE id = ?1", [row]).unwrap();
+}
+
+fn inbox_messages_are_found_by_their_first_characters(site: &Site) {
+    let rows = site.json(&["inbox", "list"]);
+    let first = rows[0]["message_id"].as_str().unwrap();
+    let prefix = &first[..first.len() - 1];
+    let all = rows.as_array().unwrap();
+    let same = all.iter().filter(|row| row["message_id"].as_str().unwrap().starts_with(prefix));
+    assert_eq!(same.count(), 1, "{rows}");
+    for mark in ["*", "…"] {
+        let found = site.json(&["inbox", "show", &format!("{prefix}{mark}")]);
+        assert_eq!(found["message_id"], first);
+    }
+    // Without a mark it may be the id of another message, which is gone.
+    let said = site.relais(&["inbox", "retry", prefix, "--reason", "a test"]);
+    assert_said(&said, 2, &["no message has the ID", first, "pass the whole ID"]);
+    assert_said(&site.relais(&["explain", prefix]), 2, &["begins with it", "inbox:"]);
+    assert_said(&site.relais(&["explain", &format!("{prefix}*")]), 0, &["inbox:"]);
+}
+
+fn the_audit_is_found_by_the_first_digits_of_its_target(site: &Site, letters: &[Value]) {
+    let of = |target: &str| site.json(&["audit", "list", "--target", target]);
+    let id = letters[0]["id"].as_str().unwrap();
+    assert_eq!(of(id)[0]["target"], id);
+    assert_eq!(of(&id[..35]), of(id));
+    assert_eq!(of("nothing"), json!([]));
 }
 
 fn many_are_discarded_only_with_a_reason(site: &Site, letters: &[Value]) {

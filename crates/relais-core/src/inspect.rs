@@ -14,6 +14,7 @@ use crate::{
     async_trait,
     bulk::BulkJob,
     dead_letter::{DeadLetter, Origin},
+    id_prefix::IdPrefix,
     inbox::InboxRow,
     outbox::OutboxRow,
     process::{LogEntry, Process, ProcessFilter},
@@ -31,9 +32,6 @@ pub const PREVIEW_CHARS: i64 = 200;
 /// Most rows that one bounded page reads. Rare rows are found page by page, and no page takes long however
 /// long the history is.
 pub const SCAN_MAX: i64 = 5_000;
-
-/// Most ids of one [`Inspect::ids_between`].
-pub const IDS_MAX: usize = 10;
 
 /// The part of each payload that a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,17 +222,6 @@ pub struct AuditFilter {
     pub limit: usize,
 }
 
-/// The ids that [`Inspect::ids_between`] searches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdKind {
-    /// Dead letters.
-    DeadLetter,
-    /// Processes.
-    Process,
-    /// The message ids of outbox rows.
-    Message,
-}
-
 /// A database server as operators see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreDescription {
@@ -263,8 +250,8 @@ pub trait Inspect: Send + Sync {
     /// Reads everything that is stored about one message id, or about the process with this id.
     async fn trail(&self, message_id: String) -> StoreResult<Trail>;
 
-    /// Returns ids from `low` to `high`, in order: at most [`IDS_MAX`]. For ids that are given as prefixes.
-    async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>>;
+    /// Returns the ids with this prefix, each once and in order: at most [`IDS_MAX`](crate::id_prefix::IDS_MAX).
+    async fn ids_with(&self, prefix: IdPrefix) -> StoreResult<Vec<String>>;
 
     /// Returns the reports of all processes, the process that started first first; at most
     /// [`crate::report::REPORTS_MAX`].

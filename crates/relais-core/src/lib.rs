@@ -52,6 +52,7 @@ pub mod retry;
 #[doc(hidden)]
 pub mod control;
 pub mod dead_letter;
+pub mod id_prefix;
 pub mod inspect;
 #[doc(hidden)]
 pub mod lane;

@@ -16,10 +16,9 @@ use relais_core::{
     bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::{Control, ControlOrder},
     dead_letter::{DeadLetterStore, DecisionResult, OperatorDecision},
+    id_prefix::IdPrefix,
     inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
-    inspect::{
-        IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail,
-    },
+    inspect::{Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail},
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
@@ -271,7 +270,7 @@ impl Inspect for FaultyStore {
         page(query: PageQuery) -> PageRows;
         get(table: MessageTable, id: String) -> Option<MessageRow>;
         trail(message_id: String) -> Trail;
-        ids_between(kind: IdKind, low: Uuid, high: Uuid) -> Vec<Uuid>;
+        ids_with(prefix: IdPrefix) -> Vec<String>;
         reports() -> Vec<Report>;
     }
 }

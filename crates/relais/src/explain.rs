@@ -36,7 +36,7 @@ pub const EVENTS_MAX: usize = 2_000;
 pub enum ExplainOutcome {
     /// Nothing has this id.
     Nothing,
-    /// Several things have this id; their full names are unique.
+    /// Several things have this id or begin with it, or one that may not be meant; their full names are unique.
     Ambiguous(Vec<Thing>),
     /// The timeline.
     One(Box<Explanation>),
@@ -294,12 +294,20 @@ pub enum EventDetail {
 }
 
 /// Explains the thing with this id: a message id, the number of an inbox or outbox row, the id of a process
-/// or its `TYPE/BUSINESS-KEY`, the id of a dead letter, or a full name such as `inbox:17`.
+/// or its `TYPE/BUSINESS-KEY`, the id of a dead letter, or a full name such as `inbox:17`. The first characters
+/// of an id are enough if nothing has exactly this id; of an id that is not a UUID with `*` at the end.
 pub async fn explain(store: &dyn StoreDriver, id: &str) -> Result<ExplainOutcome, StoreError> {
     let mut rows = subject::find(store, id).await?;
+    let mut is_doubtful = false;
+    if rows.is_empty() {
+        let found = subject::find_by_prefix(store, id).await?;
+        (rows, is_doubtful) = (found.rows, found.is_doubtful);
+    }
     Ok(match rows.len() {
         0 => ExplainOutcome::Nothing,
-        1 => ExplainOutcome::One(Box::new(walk::explain(store, rows.remove(0)).await?)),
+        1 if !is_doubtful => {
+            ExplainOutcome::One(Box::new(walk::explain(store, rows.remove(0)).await?))
+        }
         _ => ExplainOutcome::Ambiguous(
             rows.iter().map(|row| events::thing(row, ThingRole::Subject)).collect(),
         ),

@@ -44,9 +44,11 @@ pub(super) fn write(release: &Release, workspace: &Workspace) -> Result<()> {
     }
     let document: Value = document.context("cargo-cyclonedx wrote no list of the program")?;
     let arguments = ["-p", PACKAGE, "--features", FEATURES, "--edges", "normal"];
-    let mut document = trimmed(document, &compiled(&arguments)?)?;
-    let sqlite = sqlite(&workspace.sqlite_version()?);
-    document["components"].as_array_mut().context("the list is empty")?.push(sqlite);
+    let compiled = compiled(&arguments)?;
+    let mut document = trimmed(document, &compiled)?;
+    let components = document["components"].as_array_mut().context("the list is empty")?;
+    components.push(bundled("sqlite", &workspace.sqlite_version()?, "blessing"));
+    components.push(bundled("librdkafka", &librdkafka_version(&compiled)?, "BSD-2-Clause"));
     Ok(fs::write(release.file(&format!("{file}.json")), serde_json::to_vec_pretty(&document)?)?)
 }
 
@@ -87,17 +89,25 @@ fn installed(target: &Path) -> Result<PathBuf> {
     Ok(tool)
 }
 
-/// It is inside libsqlite3-sys, with a version of its own that scanners look for.
-fn sqlite(version: &str) -> Value {
-    let purl = format!("pkg:generic/sqlite@{version}");
+/// Returns the entry of a C library that is inside a package, with a version of its own that scanners look for.
+fn bundled(name: &str, version: &str, license: &str) -> Value {
+    let purl = format!("pkg:generic/{name}@{version}");
     json!({
         "type": "library",
         "bom-ref": purl,
-        "name": "sqlite",
+        "name": name,
         "version": version,
         "purl": purl,
-        "licenses": [{ "license": { "id": "blessing" } }],
+        "licenses": [{ "license": { "id": license } }],
     })
+}
+
+/// Returns the version of the library in rdkafka-sys, which is the end of the package's own: `4.10.0+2.12.1`.
+fn librdkafka_version(compiled: &Packages) -> Result<String> {
+    let package = compiled.iter().find(|(name, _)| name == "rdkafka-sys");
+    let (_, version) = package.context("rdkafka-sys is not compiled into the program")?;
+    let (_, version) = version.split_once('+').context("rdkafka-sys names no librdkafka")?;
+    Ok(version.to_owned())
 }
 
 #[cfg(test)]
@@ -106,6 +116,14 @@ mod tests {
 
     fn packages(names: &[&str]) -> Packages {
         names.iter().map(|name| ((*name).to_owned(), "1.0.0".to_owned())).collect()
+    }
+
+    #[test]
+    fn the_version_of_librdkafka_is_the_end_of_that_of_its_package() {
+        let compiled = Packages::from([("rdkafka-sys".to_owned(), "4.10.0+2.12.1".to_owned())]);
+        assert_eq!(librdkafka_version(&compiled).unwrap(), "2.12.1");
+        assert!(librdkafka_version(&packages(&["rdkafka-sys"])).is_err());
+        assert_eq!(bundled("a", "1", "MIT")["purl"], "pkg:generic/a@1");
     }
 
     #[test]

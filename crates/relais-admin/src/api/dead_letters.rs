@@ -4,6 +4,7 @@ use axum::{extract::State, http::StatusCode, response::Response};
 use relais::dead_letters::{self, Basis, DecisionAuthor, EditValidation, PayloadEdit};
 use relais_core::{
     dead_letter::Origin,
+    id_prefix::{IdKind, IdPrefix},
     inspect::{InspectExt, PayloadPart},
     repair::Mode,
     time::Timestamp,
@@ -13,7 +14,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    Answer, page,
+    Answer, by_prefix, page,
     payload::{DownloadContent, RequestPayload, SHOWN_MAX, attachment, cut, line},
     perform,
     row_query::row_query,
@@ -55,9 +56,10 @@ pub(crate) struct DeadLetterView {
 
 pub(crate) async fn show(
     State(admin): State<Admin>,
-    PathParams(id): PathParams<Uuid>,
+    PathParams(id): PathParams<String>,
 ) -> Answer<DeadLetterView> {
     run(async move {
+        let id = letter_id(&admin, &id).await?;
         let mut shown = admin.dead_letters.show(id).await?.ok_or_else(|| not_found(id))?;
         let payload_bytes =
             shown.letter.payload.as_mut().map_or(0, |payload| cut(payload, SHOWN_MAX));
@@ -72,10 +74,11 @@ pub(crate) async fn show(
 
 pub(crate) async fn payload(
     State(admin): State<Admin>,
-    PathParams(id): PathParams<Uuid>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Response, ApiProblem> {
     perform(async move {
         let _room = admin.room().await;
+        let id = letter_id(&admin, &id).await?;
         let letter = admin.store.find_dead_letter(id).await?.ok_or_else(|| not_found(id))?;
         let payload = letter.payload.unwrap_or_default();
         Ok(attachment(&format!("dead-letter-{id}.json"), DownloadContent::Text(payload)))
@@ -106,7 +109,7 @@ pub(crate) struct EditRequest {
 pub(crate) async fn edit(
     State(admin): State<Admin>,
     caller: AdminCaller,
-    PathParams(id): PathParams<Uuid>,
+    PathParams(id): PathParams<String>,
     JsonBody(edit): JsonBody<EditRequest>,
 ) -> Answer<Value> {
     let by = ActorAndReason { actor: edit.actor, reason: edit.reason }.by(&caller)?;
@@ -114,6 +117,7 @@ pub(crate) async fn edit(
     let insist = if edit.force { EditValidation::Skipped } else { EditValidation::Required };
     let mode = if edit.dry_run { Mode::Try } else { Mode::Write };
     run(async move {
+        let id = letter_id(&admin, &id).await?;
         let basis = basis(&admin, id, edit.edited_at).await?;
         let rewrite = PayloadEdit { payload, basis, insist, mode };
         said(id, admin.dead_letters.edit(id, rewrite, &by).await?)
@@ -139,22 +143,30 @@ async fn basis(
 pub(crate) async fn replay(
     State(admin): State<Admin>,
     caller: AdminCaller,
-    PathParams(id): PathParams<Uuid>,
+    PathParams(id): PathParams<String>,
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
-    run(async move { said(id, admin.dead_letters.replay(id, &by).await?) }).await
+    run(async move {
+        let id = letter_id(&admin, &id).await?;
+        said(id, admin.dead_letters.replay(id, &by).await?)
+    })
+    .await
 }
 
 /// Discards a dead letter; delivery of its key continues.
 pub(crate) async fn discard(
     State(admin): State<Admin>,
     caller: AdminCaller,
-    PathParams(id): PathParams<Uuid>,
+    PathParams(id): PathParams<String>,
     JsonBody(who): JsonBody<ActorAndReason>,
 ) -> Answer<Value> {
     let by = who.by(&caller)?;
-    run(async move { said(id, admin.dead_letters.discard(id, &by).await?) }).await
+    run(async move {
+        let id = letter_id(&admin, &id).await?;
+        said(id, admin.dead_letters.discard(id, &by).await?)
+    })
+    .await
 }
 
 /// Retries the dead letter of a row of the inbox or the outbox.
@@ -203,6 +215,18 @@ pub(super) fn said(
             Err(ApiProblem::of(StatusCode::CONFLICT, &problem))
         }
     }
+}
+
+/// Returns the id of the path, of which the first digits are enough.
+async fn letter_id(admin: &Admin, id: &str) -> Result<Uuid, ApiProblem> {
+    let prefix = IdPrefix::parse(IdKind::DeadLetter, id).ok_or_else(|| {
+        ApiProblem::bad_request(format_args!("`{id}` is not the id of a dead letter"))
+    })?;
+    if let Some(id) = prefix.whole() {
+        return Ok(id);
+    }
+    let found = by_prefix(admin, IdKind::DeadLetter, id).await?;
+    found.and_then(|id| Uuid::try_parse(&id).ok()).ok_or_else(|| not_found(id))
 }
 
 fn not_found(id: impl std::fmt::Display) -> ApiProblem {

@@ -21,7 +21,12 @@ pub(crate) async fn explain(
                 let names: Vec<String> =
                     things.iter().map(|thing| thing.name.to_string()).collect();
                 let names = names.join(", ");
-                let detail = format!("several items have the id `{id}`; use one of {names}");
+                let detail = match things.len() {
+                    1 => format!(
+                        "nothing has the id `{id}`; one message id begins with it; use {names}"
+                    ),
+                    _ => format!("several items have the id `{id}`; use one of {names}"),
+                };
                 Err(ApiProblem::conflict("AMBIGUOUS", detail))
             }
         }

@@ -3,6 +3,7 @@
 use axum::{extract::State, response::Response};
 use relais_core::{
     dead_letter::Origin,
+    id_prefix::IdKind,
     inbox::{InboxRow, InboxStatus},
     inspect::{InspectExt, PayloadPart},
     repair::original,
@@ -10,7 +11,7 @@ use relais_core::{
 use serde_json::Value;
 
 use super::{
-    Answer, dead_letters, page,
+    Answer, by_prefix, dead_letters, page,
     payload::{DownloadContent, RowDetail, SHOWN_MAX, attachment, cut, line},
     perform,
     row_query::row_query,
@@ -97,6 +98,11 @@ pub(crate) async fn retry(
 }
 
 async fn find(admin: &Admin, id: &str) -> Result<InboxRow, ApiProblem> {
-    let found = admin.store.find_inbox(id.to_owned()).await?;
+    let mut found = admin.store.find_inbox(id.to_owned()).await?;
+    if found.is_none()
+        && let Some(message) = by_prefix(admin, IdKind::InboxMessage, id).await?
+    {
+        found = admin.store.find_inbox(message).await?;
+    }
     found.ok_or_else(|| ApiProblem::not_found(format_args!("no inbox row has the id `{id}`")))
 }

@@ -3,6 +3,7 @@
 use axum::{extract::State, response::Response};
 use relais_core::{
     dead_letter::Origin,
+    id_prefix::IdKind,
     inspect::{InspectExt, PayloadPart},
     outbox::{OutboxRow, OutboxStatus},
 };
@@ -10,7 +11,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    Answer, dead_letters, page,
+    Answer, by_prefix, dead_letters, page,
     payload::{DownloadContent, RowDetail, SHOWN_MAX, attachment, cut, line},
     perform,
     row_query::row_query,
@@ -102,6 +103,11 @@ async fn find(admin: &Admin, id: &str) -> Result<OutboxRow, ApiProblem> {
         Ok(_) => admin.store.trail(id.to_owned()).await?.sent,
         Err(_) => admin.store.find_outbox(id.to_owned()).await?.into_iter().collect(),
     };
+    if found.is_empty()
+        && let Some(message) = by_prefix(admin, IdKind::OutboxMessage, id).await?
+    {
+        found = admin.store.trail(message).await?.sent;
+    }
     match found.len() {
         0 => Err(ApiProblem::not_found(format_args!("no outbox row has the id `{id}`"))),
         1 => Ok(found.remove(0)),

@@ -10,13 +10,14 @@ use relais::process::{
     timeline::{StepLine, steps},
 };
 use relais_core::{
-    process::{Action, LogEntry, Process, ProcessFilter, ProcessRef, ProcessStatus},
+    id_prefix::{IdKind, IdPrefix},
+    process::{Action, LogEntry, Process, ProcessFilter, ProcessStatus},
     query::PAGE_MAX,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Answer, perform, run};
+use super::{Answer, by_prefix, perform, run};
 use crate::{
     Admin,
     access::AdminCaller,
@@ -176,8 +177,18 @@ fn parse_action(word: &str) -> Result<Action, ApiProblem> {
 }
 
 async fn find(admin: &Admin, id: &str) -> Result<Process, ApiProblem> {
-    let wanted: ProcessRef = crate::process_ref(id).map_err(ApiProblem::bad_request)?;
-    let found = admin.operator.find(wanted).await?;
+    let wanted = match crate::process_ref(id) {
+        Ok(exact) => Some(exact),
+        Err(problem) => {
+            IdPrefix::parse(IdKind::Process, id).ok_or_else(|| ApiProblem::bad_request(problem))?;
+            let found = by_prefix(admin, IdKind::Process, id).await?;
+            found.and_then(|id| crate::process_ref(&id).ok())
+        }
+    };
+    let found = match wanted {
+        Some(wanted) => admin.operator.find(wanted).await?,
+        None => None,
+    };
     found.ok_or_else(|| ApiProblem::not_found(format_args!("no process has the id or key `{id}`")))
 }
 

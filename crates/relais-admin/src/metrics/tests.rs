@@ -108,6 +108,7 @@ fn page() -> String {
     };
     render_page(&MetricsInput {
         overview: Some(&overview()),
+        rows_age: Some(Duration::from_millis(2_700)),
         controls: &[paused],
         process_types: &BTreeSet::from(["order".to_owned()]),
         snapshot: &snapshot(),
@@ -220,6 +221,7 @@ fn every_metric_is_documented_and_every_documented_one_exists() {
 fn without_the_store_the_counters_of_the_process_are_served() {
     let page = render_page(&MetricsInput {
         overview: None,
+        rows_age: None,
         controls: &[],
         process_types: &BTreeSet::new(),
         snapshot: &snapshot(),
@@ -230,6 +232,11 @@ fn without_the_store_the_counters_of_the_process_are_served() {
     parse(&page);
     assert!(page.contains("relais_store_up 0\n"));
     assert!(page.contains("relais_received_total{source=\"members\",result=\"stored\"} 0\n"));
+}
+
+#[test]
+fn the_age_of_counted_rows_is_on_the_page() {
+    assert!(page().contains("\nrelais_rows_age_seconds 2\n"));
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use relais_core::id_prefix::{IdKind, IdPrefix};
 
 use super::{
-    DecisionArgs, IdPrefix,
+    DecisionArgs,
     rows::{PageArgs, RowFilters, limit},
 };
 use crate::settings::quantity::{self, Rate};
@@ -138,8 +139,8 @@ pub(crate) struct KeyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// ID of a message, process or dead letter, or its first digits; number of an inbox or outbox row;
-    /// TYPE/BUSINESS-KEY of a process; or a full name such as inbox:17
+    /// ID of a message, process or dead letter, or the first digits of a UUID; number of an inbox or outbox
+    /// row; TYPE/BUSINESS-KEY of a process; or a full name such as inbox:17
     pub(crate) id: String,
 }
 
@@ -155,7 +156,8 @@ pub(crate) struct AuditList {
     /// Only actions of this actor
     #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
-    /// Only actions on this target: ID of a dead letter, number of an inbox row, or name
+    /// Only actions on this target: ID of a dead letter or process, or its first digits; number of an inbox
+    /// row; or name
     #[arg(long, value_name = "ID")]
     pub(crate) target: Option<String>,
     /// Most entries to list
@@ -168,7 +170,7 @@ pub(crate) struct AuditList {
 
 fn letter(text: &str) -> Result<IdPrefix, String> {
     let id = text.strip_prefix("dead-letter:").unwrap_or(text);
-    IdPrefix::parse(id).ok_or_else(|| {
+    IdPrefix::parse(IdKind::DeadLetter, id).ok_or_else(|| {
         "not the ID of a dead letter; `relais dead-letter list` lists them, and `relais explain` finds one \
          by its message"
             .to_owned()

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use relais_core::process::{ProcessRef, ProcessStatus};
-use uuid::Uuid;
+use relais_core::{
+    id_prefix::{IdKind, IdPrefix},
+    process::{ProcessRef, ProcessStatus},
+};
 
 use super::{
-    ControlArgs, DecisionArgs, IdPrefix,
+    ControlArgs, DecisionArgs,
     rows::{limit, since},
 };
 
@@ -68,9 +70,9 @@ pub(crate) struct ProcessList {
     /// Most processes to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = limit)]
     pub(crate) limit: usize,
-    /// List the page after the process with this ID
-    #[arg(long, value_name = "ID")]
-    pub(crate) before: Option<Uuid>,
+    /// List the page after the process with this ID, or these first digits
+    #[arg(long, value_name = "ID", value_parser = process_id)]
+    pub(crate) before: Option<IdPrefix>,
 }
 
 /// The filters of processes.
@@ -144,7 +146,11 @@ pub(crate) enum ProcessName {
 fn process_name(text: &str) -> Result<ProcessName, String> {
     relais_admin::process_ref(text)
         .map(ProcessName::Exact)
-        .or_else(|why| IdPrefix::parse(text).map(ProcessName::Prefix).ok_or(why))
+        .or_else(|why| process_id(text).map(ProcessName::Prefix).map_err(|_| why))
+}
+
+fn process_id(text: &str) -> Result<IdPrefix, String> {
+    IdPrefix::parse(IdKind::Process, text).ok_or_else(|| "not the ID of a process".to_owned())
 }
 
 fn status(text: &str) -> Result<ProcessStatus, String> {
@@ -157,6 +163,7 @@ fn status(text: &str) -> Result<ProcessStatus, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use uuid::Uuid;
 
     use super::*;
     use crate::args::{Cli, RelaisCommand};

@@ -95,13 +95,15 @@ pub(crate) struct PageArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RowId {
-    /// Number of the row (17, inbox:17, outbox:17), or ID of its message (m-1, message:17)
+    /// Number of the row (17, inbox:17, outbox:17), or ID of its message (m-1, message:17), also its first
+    /// characters ('order-1*'; a UUID needs no *)
     pub(crate) id: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RetryRow {
-    /// Number of the row (17, inbox:17, outbox:17), or ID of its message (m-1, message:17)
+    /// Number of the row (17, inbox:17, outbox:17), or ID of its message (m-1, message:17), also its first
+    /// characters ('order-1*'; a UUID needs no *)
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) decision: DecisionArgs,

@@ -1,9 +1,12 @@
 //! `relais audit list`: actions of operators.
 
-use relais_core::inspect::{AuditFilter, InspectExt};
+use relais_core::{
+    id_prefix::IdKind,
+    inspect::{AuditFilter, InspectExt},
+};
 
 use super::{
-    CommandContext,
+    CommandContext, ids,
     rows::{plain, print_list, print_page_json},
 };
 use crate::{
@@ -25,7 +28,16 @@ pub(crate) async fn audit(context: &CommandContext, command: AuditCommand) -> Do
     let (_, store) = context.store().await?;
     let limit = args.limit;
     let filter = AuditFilter { actor: args.actor, target: args.target, before: args.before, limit };
-    let lines = store.list_audit(filter).await?;
+    let mut lines = store.list_audit(filter.clone()).await?;
+    if let (true, Some(target)) = (lines.is_empty(), &filter.target) {
+        // Not the whole id, then.
+        let given = target.clone();
+        let target = ids::or_given(store.as_ref(), IdKind::DeadLetter, target.clone()).await?;
+        let target = ids::or_given(store.as_ref(), IdKind::Process, target).await?;
+        if target != given {
+            lines = store.list_audit(AuditFilter { target: Some(target), ..filter }).await?;
+        }
+    }
     let last = lines.last().map(|line| line.id);
     if context.output.json {
         return print_page_json(context, &lines, limit, last);

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use relais::dead_letters::{DeadLetterDetail, DeadLetters};
 use relais_core::{
     dead_letter::{DeadLetter, Origin, Resolution},
-    inspect::{Attempt, IdKind},
+    id_prefix::IdKind,
+    inspect::Attempt,
     query::ParkedKey,
     store::StoreDriver,
     time::Timestamp,
@@ -59,7 +60,7 @@ pub(crate) async fn dead_letter(context: &CommandContext, command: DeadLetterCom
     match command {
         DeadLetterCommand::List(list) => list_dead_letters(&at, list).await,
         DeadLetterCommand::Show { id } => {
-            let id = ids::only(at.store, IdKind::DeadLetter, &id).await?;
+            let id = ids::only(at.store, &id).await?;
             let shown = at.dead_letters.show(id).await?;
             show(&at, shown.ok_or_else(|| not_found("dead letter", &id.to_string()))?).await
         }
@@ -76,7 +77,10 @@ pub(crate) async fn dead_letter(context: &CommandContext, command: DeadLetterCom
     }
 }
 
-async fn list_dead_letters(at: &DeadLetterContext<'_>, list: DeadLetterList) -> Done {
+async fn list_dead_letters(at: &DeadLetterContext<'_>, mut list: DeadLetterList) -> Done {
+    if let Some(before) = list.page.before.take() {
+        list.page.before = Some(ids::or_given(at.store, IdKind::DeadLetter, before).await?);
+    }
     let status = Some(list.status.to_lowercase()).filter(|status| status != "all");
     let destination = list.destination.clone();
     let filter = filter(status, list.destination, &list.matching, Some(&list.page));

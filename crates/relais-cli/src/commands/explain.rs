@@ -7,30 +7,18 @@ use relais_core::process::ProcessEvent;
 use serde_json::json;
 
 use super::{
-    CommandContext, ids,
+    CommandContext,
     rows::{plain, problem},
 };
 use crate::{
-    args::{ExplainArgs, IdPrefix},
+    args::ExplainArgs,
     failure::{CommandError, Done},
     output::{LineBreaks, TableColumn, Tone, escape, table, wrap},
 };
 
 pub(crate) async fn run(context: &CommandContext, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
-    let mut found = explain(store.as_ref(), &args.id).await?;
-    // Lists on a narrow terminal shorten the id in `process:ID` too.
-    let kinds = ThingKind::ALL.map(ThingKind::as_str);
-    let (kind, id) = match args.id.split_once(':') {
-        Some((kind, id)) if kinds.contains(&kind) => (&args.id[..=kind.len()], id),
-        _ => ("", args.id.as_str()),
-    };
-    if let (ExplainOutcome::Nothing, Some(prefix)) = (&found, IdPrefix::parse(id))
-        && let Some(id) = ids::any(store.as_ref(), &prefix).await?
-    {
-        found = explain(store.as_ref(), &format!("{kind}{id}")).await?;
-    }
-    match found {
+    match explain(store.as_ref(), &args.id).await? {
         ExplainOutcome::Nothing => Err(CommandError::failed(format!(
             "no message, inbox or outbox row, process (by ID or TYPE/BUSINESS-KEY) or dead letter has the \
              ID {}; it may have been removed by retention",
@@ -51,7 +39,11 @@ fn ambiguous(context: &CommandContext, id: &str, things: &[Thing]) -> Done {
         context.output.print(&things_table(context, things))?;
     }
     let names: Vec<_> = things.iter().map(|thing| thing.name.to_string()).collect();
-    Err(CommandError::Usage(format!("{id} is ambiguous; pass one of {}", names.join(", "))))
+    let names = names.join(", ");
+    Err(CommandError::Usage(match things.len() {
+        1 => format!("nothing has the ID {id}; one message ID begins with it; pass {names}"),
+        _ => format!("{id} is ambiguous; pass one of {names}"),
+    }))
 }
 
 fn print_history(context: &CommandContext, story: &Explanation) -> Done {

@@ -1,62 +1,40 @@
-//! Finds ids by their first digits. An ambiguous prefix is an error that lists the matches.
+//! Finds ids by their first characters. An ambiguous prefix is an error that lists the matches.
 
 use relais_core::{
-    inspect::{IDS_MAX, IdKind},
+    id_prefix::{IdKind, IdPrefix},
     store::StoreDriver,
 };
 use uuid::Uuid;
 
-use crate::{args::IdPrefix, failure::CommandError};
+use crate::failure::CommandError;
 
-/// Returns the only id of its kind with this prefix. A whole id is returned without a check.
-pub(super) async fn only(
-    store: &dyn StoreDriver,
-    kind: IdKind,
-    prefix: &IdPrefix,
-) -> Result<Uuid, CommandError> {
+/// Returns the only UUID with this prefix. A whole id is returned without a check.
+pub(super) async fn only(store: &dyn StoreDriver, prefix: &IdPrefix) -> Result<Uuid, CommandError> {
     if let Some(id) = prefix.whole() {
         return Ok(id);
     }
-    let found = store.ids_between(kind, prefix.low, prefix.high).await?;
-    let (what, written) = (name(kind), &prefix.written);
-    match found.as_slice() {
-        [] => Err(CommandError::failed(format!("no {what} has an ID that begins with {written}"))),
-        [only] => Ok(*only),
-        several => Err(ambiguous(what, written, several)),
-    }
+    let found = find(store, prefix).await?;
+    found.as_deref().and_then(|id| Uuid::try_parse(id).ok()).ok_or_else(|| {
+        let (noun, written) = (prefix.kind().noun(), prefix.written());
+        CommandError::failed(format!("no {noun} has an ID that begins with {written}"))
+    })
 }
 
-/// Returns the only id of any kind with this prefix.
-pub(super) async fn any(
+/// Returns the only id with this prefix, or `None`.
+pub(super) async fn find(
     store: &dyn StoreDriver,
     prefix: &IdPrefix,
-) -> Result<Option<Uuid>, CommandError> {
-    let mut found = Vec::new();
-    for kind in [IdKind::DeadLetter, IdKind::Process, IdKind::Message] {
-        found.extend(store.ids_between(kind, prefix.low, prefix.high).await?);
-    }
-    found.sort_unstable();
-    found.dedup();
-    match found.as_slice() {
-        [] => Ok(None),
-        [only] => Ok(Some(*only)),
-        several => Err(ambiguous("ID", &prefix.written, several)),
-    }
+) -> Result<Option<String>, CommandError> {
+    let found = store.ids_with(prefix.clone()).await?;
+    prefix.only(found).map_err(|error| CommandError::Usage(error.to_string()))
 }
 
-fn ambiguous(what: &str, written: &str, ids: &[Uuid]) -> CommandError {
-    let more = if ids.len() >= IDS_MAX { " and more" } else { "" };
-    let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
-    CommandError::Usage(format!(
-        "{written} matches more than one {what}: {}{more}; pass more digits",
-        ids.join(", ")
-    ))
-}
-
-fn name(kind: IdKind) -> &'static str {
-    match kind {
-        IdKind::DeadLetter => "dead letter",
-        IdKind::Process => "process",
-        IdKind::Message => "message",
-    }
+/// Returns the only id of this kind that the text can mean; the text itself if it means none.
+pub(super) async fn or_given(
+    store: &dyn StoreDriver,
+    kind: IdKind,
+    text: String,
+) -> Result<String, CommandError> {
+    let Some(prefix) = IdPrefix::parse(kind, &text) else { return Ok(text) };
+    Ok(find(store, &prefix).await?.unwrap_or(text))
 }

@@ -6,7 +6,7 @@ mod show;
 
 use relais_core::{
     control::ControlChange,
-    inspect::{IdKind, InspectExt},
+    inspect::InspectExt,
     process::{Process, ProcessFilter, ProcessRef, ProcessStatus},
     query::PAGE_MAX,
     store::StoreDriver,
@@ -51,7 +51,11 @@ pub(crate) async fn process(context: &CommandContext, command: ProcessCommand) -
 
 async fn list(context: &CommandContext, list: ProcessList) -> Done {
     let (_, store) = context.store().await?;
-    let filter = ProcessFilter { before: list.before, limit: list.limit, ..filter(&list.matching) };
+    let before = match &list.before {
+        Some(prefix) => Some(ids::only(store.as_ref(), prefix).await?),
+        None => None,
+    };
+    let filter = ProcessFilter { before, limit: list.limit, ..filter(&list.matching) };
     let processes = store.list_processes(filter).await?;
     let last = processes.last().map(|process| process.process_id);
     if context.output.json {
@@ -129,9 +133,7 @@ fn tone(process: &Process) -> Tone {
 async fn find(store: &dyn StoreDriver, wanted: &ProcessName) -> Result<Process, CommandError> {
     let wanted = &match wanted {
         ProcessName::Exact(exact) => exact.clone(),
-        ProcessName::Prefix(prefix) => {
-            ProcessRef::Id(ids::only(store, IdKind::Process, prefix).await?)
-        }
+        ProcessName::Prefix(prefix) => ProcessRef::Id(ids::only(store, prefix).await?),
     };
     let found = store.load_processes(vec![wanted.clone()]).await?.into_iter().next().flatten();
     found.ok_or_else(|| match wanted {

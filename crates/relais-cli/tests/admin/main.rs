@@ -166,6 +166,8 @@ fn dead_letters_are_shown_edited_retried_and_discarded(fixture: OrderFixture) {
         (&json!("m-1"), 1)
     );
 
+    ids_are_found_by_their_first_characters(&client, &letters);
+
     let edit = |fields: Value| client.post(&format!("{letter}/edit"), &with(fields));
     let good = json!({"type": "OrderPlaced", "orderId": "o-1", "cents": 1});
     edit(json!({"payload": {"type": "OrderPlaced"}})).fails(422);
@@ -207,6 +209,20 @@ fn dead_letters_are_shown_edited_retried_and_discarded(fixture: OrderFixture) {
         client.post(&format!("/dead-letters/{missing}/{action}"), &who()).problem(404, "NOT_FOUND");
     }
     audited(&client, &other);
+}
+
+fn ids_are_found_by_their_first_characters(client: &Client, letters: &Value) {
+    let id = |at: usize| letters["items"][at]["id"].as_str().unwrap();
+    for at in [0, 1] {
+        let shown = client.get(&format!("/dead-letters/{}", &id(at)[..13])).ok();
+        assert_eq!(shown["id"], id(at));
+    }
+    client.get("/dead-letters/abc").problem(400, "BAD_REQUEST");
+    client.get("/dead-letters/ffffffff").problem(404, "NOT_FOUND");
+    client.get("/processes/ffffffff").problem(404, "NOT_FOUND");
+    client.get("/inbox/ffffffff").problem(404, "NOT_FOUND");
+    client.get("/outbox/ffffffff").problem(404, "NOT_FOUND");
+    client.get("/explain/ffffffff").problem(404, "NOT_FOUND");
 }
 
 fn audited(client: &Client, discarded: &str) {
@@ -277,6 +293,26 @@ fn a_message_is_explained_from_its_start_to_its_command(fixture: OrderFixture) {
     assert!(names.contains(&format!("process:{}", pay.process_id).as_str()), "{story}");
     assert!(names.iter().any(|name| name.starts_with("outbox:")), "{story}");
     assert!(client.get(&format!("/explain/process:{}", pay.process_id)).ok()["events"].is_array());
+    // The first characters are enough; of an id that is not a UUID with a mark.
+    let first = &pay.process_id.to_string()[..13];
+    assert_eq!(
+        client.get(&format!("/processes/{first}")).ok()["process_id"],
+        json!(pay.process_id)
+    );
+    assert!(client.get(&format!("/explain/process:{first}")).ok()["events"].is_array());
+    assert_eq!(client.get("/explain/place*").ok()["subject"], story["subject"]);
+    client.get("/explain/place").problem(409, "AMBIGUOUS");
+    assert_eq!(client.get("/inbox/place*").ok()["message_id"], "place-o-1");
+    client.get("/inbox/place").problem(409, "AMBIGUOUS_ID");
+    let outbox = client.get("/outbox").ok()["items"][0]["message_id"].clone();
+    let first = &outbox.as_str().unwrap()[..23];
+    assert_eq!(client.get(&format!("/outbox/{first}")).ok()["message_id"], outbox);
+    fixture.place("o-2");
+    let several = client.get("/inbox/place*").problem(409, "AMBIGUOUS_ID");
+    let detail = several["detail"].as_str().unwrap();
+    assert!(detail.contains("place-o-1") && detail.contains("place-o-2"), "{detail}");
+    client.post("/inbox/place*/retry", &who()).problem(409, "AMBIGUOUS_ID");
+    client.get("/explain/place*").problem(409, "AMBIGUOUS");
     client.get("/explain/a/b%2Fc").problem(404, "NOT_FOUND");
 }
 

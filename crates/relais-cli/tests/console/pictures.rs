@@ -60,7 +60,9 @@ fn pictures_for_the_documentation() {
     sign_in(&browser, ANN);
     let mut market =
         Market { fixture: &fixture, billing: &billing, began: Instant::now(), number: 1_000 };
-    market.trade_for(TRAFFIC);
+    market.trade_for(TRAFFIC / 2);
+    let id = market.have_one_refused();
+    market.trade_for(TRAFFIC / 2);
     garble(&fixture);
     let mut take = |name: &str, theme: &str, size: (u32, u32), place: &str, words: &str| {
         show(&browser, theme, size, place, words);
@@ -71,8 +73,6 @@ fn pictures_for_the_documentation() {
     take("console-overview.png", "light", (1280, 960), "#/", "Throughput");
     take("console-overview-dark.png", "dark", (1280, 960), "#/", "Throughput");
     take("console-phone.png", "light", (360, 780), "#/", "Flow");
-    let letter = fixture.dead_letters().into_iter().find(|one| one["destination"] == "billing");
-    let id = letter.expect("one that billing refused")["id"].as_str().unwrap().to_owned();
     take(
         "console-dead-letter.png",
         "light",
@@ -120,14 +120,28 @@ impl Market<'_> {
         let order = format!("o-{number}");
         self.fixture.place(&order);
         handle_order(self.fixture, number);
-        self.billing.answers(match number % 400 {
-            60..=63 => 422,
-            _ if self.began.elapsed() > TRAFFIC * 4 / 5 => 503,
-            _ => 200,
-        });
+        let is_down = self.began.elapsed() > TRAFFIC * 4 / 5;
+        self.billing.answers(if is_down { 503 } else { 200 });
+        self.issue(number);
+    }
+
+    fn issue(&self, number: u32) {
+        let order = format!("o-{number}");
         let invoice =
             json!({"type": "InvoiceIssued", "orderId": order, "cents": 4200, "currency": "XXX"});
         self.fixture.send(&format!("invoice-{number}"), &[("traceparent", TRACE)], &invoice);
+    }
+
+    /// Waits for an invoice that billing refuses, and returns the id of its dead letter.
+    fn have_one_refused(&mut self) -> String {
+        self.billing.answers(422);
+        self.number += 1;
+        self.issue(self.number);
+        self.fixture.wait("an invoice that billing refused", || {
+            let letters = self.fixture.dead_letters();
+            let letter = letters.into_iter().find(|one| one["destination"] == "billing")?;
+            letter["id"].as_str().map(str::to_owned)
+        })
     }
 }
 

@@ -7,10 +7,8 @@ use futures_util::future::{try_join, try_join5};
 use relais_core::{
     async_trait,
     dead_letter::Origin,
-    inspect::{
-        IDS_MAX, IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription,
-        Trail,
-    },
+    id_prefix::{IDS_MAX, IdKind, IdPrefix},
+    inspect::{Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail},
     query::{Overview, PAGE_MAX},
     report::{REPORT_VALID, REPORTS_MAX, Report},
     store::StoreResult,
@@ -53,25 +51,25 @@ impl Inspect for PostgresStore {
             .await
     }
 
-    async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>> {
-        self.others()
-            .run((kind, low, high), |client, _, (kind, low, high)| {
-                let sql = match kind {
-                    IdKind::DeadLetter => sql!("dead_letter_ids"),
-                    IdKind::Process => sql!("process_ids"),
-                    IdKind::Message => sql!("message_ids"),
-                };
-                Box::pin(async move {
-                    let rows = client.query(sql, &[low, high, &row::count(IDS_MAX)]).await?;
-                    Ok(rows.iter().map(|row| row.get(0)).collect())
-                })
-            })
-            .await
+    async fn ids_with(&self, prefix: IdPrefix) -> StoreResult<Vec<String>> {
+        self.others().run(prefix, |client, _, prefix| Box::pin(ids_with(client, prefix))).await
     }
 
     async fn reports(&self) -> StoreResult<Vec<Report>> {
         self.others().run((), |client, _, ()| Box::pin(reports(client))).await
     }
+}
+
+async fn ids_with(client: &Client<'_>, prefix: &IdPrefix) -> Result<Vec<String>, Failure> {
+    let sql = match prefix.kind() {
+        IdKind::DeadLetter => sql!("dead_letter_ids"),
+        IdKind::Process => sql!("process_ids"),
+        IdKind::OutboxMessage => sql!("outbox_message_ids"),
+        IdKind::InboxMessage => sql!("inbox_message_ids"),
+    };
+    let (low, high) = prefix.range();
+    let rows = client.query(sql, &[&low, &high, &row::count(IDS_MAX)]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 async fn get(

@@ -6,10 +6,8 @@ mod pages;
 use relais_core::{
     async_trait,
     dead_letter::{DeadLetter, Origin},
-    inspect::{
-        IDS_MAX, IdKind, Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription,
-        Trail,
-    },
+    id_prefix::{IDS_MAX, IdKind, IdPrefix},
+    inspect::{Inspect, MessageRow, MessageTable, PageQuery, PageRows, StoreDescription, Trail},
     outbox::OutboxRow,
     query::{Overview, PAGE_MAX},
     report::{REPORT_VALID, REPORTS_MAX, Report},
@@ -46,14 +44,16 @@ impl Inspect for SqliteStore {
         self.readers().read(move |db| trail(db, &message_id)).await
     }
 
-    async fn ids_between(&self, kind: IdKind, low: Uuid, high: Uuid) -> StoreResult<Vec<Uuid>> {
-        let sql = match kind {
+    async fn ids_with(&self, prefix: IdPrefix) -> StoreResult<Vec<String>> {
+        let sql = match prefix.kind() {
             IdKind::DeadLetter => include_str!("sql/dead_letter_ids.sql"),
             IdKind::Process => include_str!("sql/process_ids.sql"),
-            IdKind::Message => include_str!("sql/message_ids.sql"),
+            IdKind::OutboxMessage => include_str!("sql/outbox_message_ids.sql"),
+            IdKind::InboxMessage => include_str!("sql/inbox_message_ids.sql"),
         };
-        let params = (low.to_string(), high.to_string(), limit(IDS_MAX));
-        self.readers().read(move |db| all(db, sql, params, |c| c.uuid(0))).await
+        let (low, high) = prefix.range();
+        let params = (low.to_owned(), high.to_owned(), limit(IDS_MAX));
+        self.readers().read(move |db| all(db, sql, params, |c| c.string(0))).await
     }
 
     async fn reports(&self) -> StoreResult<Vec<Report>> {

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use relais_core::{
     dead_letter::{DeadLetter, Origin},
+    id_prefix::{IdKind, IdPrefix},
     inbox::InboxRow,
     inspect::InspectExt,
     outbox::OutboxRow,
@@ -71,9 +72,47 @@ pub(super) async fn find(
         rows.extend(of_dead_letter(store, id).await?);
     }
     // A row whose number is its message id too is one thing.
+    Ok(distinct(rows))
+}
+
+/// Rows whose ids begin with a prefix.
+pub(super) struct PrefixedRows {
+    pub(super) rows: Vec<SubjectRow>,
+    /// `true` if the only row may be another one than was meant.
+    pub(super) is_doubtful: bool,
+}
+
+/// Returns everything whose id begins with this prefix, for a bounded number of ids of each kind.
+pub(super) async fn find_by_prefix(
+    store: &dyn StoreDriver,
+    name: &str,
+) -> Result<PrefixedRows, StoreError> {
+    let (kind, prefix) = split(name.trim());
+    let mut rows: Vec<SubjectRow> = Vec::new();
+    let mut is_doubtful = false;
+    for id_kind in IdKind::ALL {
+        let found_as = match id_kind {
+            IdKind::DeadLetter => ThingKind::DeadLetter,
+            IdKind::Process => ThingKind::Process,
+            IdKind::OutboxMessage | IdKind::InboxMessage => ThingKind::Message,
+        };
+        if kind.is_some_and(|kind| kind != found_as) {
+            continue;
+        }
+        let Some(prefix) = IdPrefix::parse(id_kind, prefix) else { continue };
+        for id in store.ids_with(prefix.clone()).await? {
+            is_doubtful |= !prefix.means(&id);
+            rows.extend(find(store, &ThingName::new(found_as, id).to_string()).await?);
+        }
+    }
+    Ok(PrefixedRows { rows: distinct(rows), is_doubtful })
+}
+
+/// Removes rows that were found twice.
+fn distinct(mut rows: Vec<SubjectRow>) -> Vec<SubjectRow> {
     let mut names = HashSet::new();
     rows.retain(|row| names.insert(row.name()));
-    Ok(rows)
+    rows
 }
 
 /// Splits a full name such as `inbox:17`; `timer:…` and `sha256:…` are ids of messages.

@@ -306,6 +306,30 @@ async fn an_ambiguous_number_lists_all_its_things() {
     assert_eq!(names, ["outbox:2", "outbox:3"]);
 }
 
+#[tokio::test]
+async fn the_first_characters_of_an_id_are_explained_unless_they_are_ambiguous() {
+    let bench = Bench::new().await;
+    let uuid = "0192f3c4-5a6b-7c8d-9e0f-112233445566";
+    let rows = vec![received("order-17", "{}"), received(uuid, "{}")];
+    bench.store.accept(rows, Vec::new()).await.unwrap();
+    assert_eq!(story(&bench, "0192f3c4").await.subject.to_string(), "inbox:2");
+    assert_eq!(story(&bench, "message:0192f3c4").await.subject.to_string(), "inbox:2");
+    assert_eq!(story(&bench, "order-1*").await.subject.to_string(), "inbox:1");
+    // order-1 may be a message that was removed.
+    let doubtful = explain(bench.store.as_ref(), "order-1").await.unwrap();
+    assert!(matches!(&doubtful, ExplainOutcome::Ambiguous(one) if one.len() == 1), "{doubtful:?}");
+    for unknown in ["process:0192f3c4", "019", "order-2*"] {
+        let found = explain(bench.store.as_ref(), unknown).await.unwrap();
+        assert_eq!(found, ExplainOutcome::Nothing, "{unknown}");
+    }
+    let twin = received("0192f3c4-0000-7000-8000-000000000000", "{}");
+    bench.store.accept(vec![twin], Vec::new()).await.unwrap();
+    let found = explain(bench.store.as_ref(), "0192f3c4").await.unwrap();
+    let ExplainOutcome::Ambiguous(things) = found else { panic!("{found:?}") };
+    let names: Vec<_> = things.iter().map(|thing| thing.name.to_string()).collect();
+    assert_eq!(names, ["inbox:3", "inbox:2"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_explanation_is_bounded_and_reports_that_it_is_cut() {
     let bench = Bench::new().await;

@@ -10,14 +10,15 @@ use relais::dead_letters::{
 };
 use relais_core::{
     dead_letter::{Origin, Resolution},
-    inspect::{IdKind, InspectExt},
+    id_prefix::IdPrefix,
+    inspect::InspectExt,
 };
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{DeadLetterContext, letters_table, place};
 use crate::{
-    args::{DecisionArgs, IdPrefix, KeyArgs, Resolve},
+    args::{DecisionArgs, KeyArgs, Resolve},
     commands::{control::unknown_destination, ids, rows::filter},
     failure::{CommandError, Done},
     output::{CommandProgress, LineBreaks, Output, escape},
@@ -86,7 +87,7 @@ async fn by_ids(
 ) -> Result<Vec<SelectedLetter>, CommandError> {
     let mut picked = Vec::with_capacity(ids.len());
     for id in ids {
-        let id = ids::only(at.store, IdKind::DeadLetter, id).await?;
+        let id = ids::only(at.store, id).await?;
         let letter = at.store.find_dead_letter(id).await?;
         let letter = letter.ok_or_else(|| {
             CommandError::failed(format!("no dead letter has the ID {id}; nothing was changed"))

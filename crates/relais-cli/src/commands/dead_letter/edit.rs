@@ -5,11 +5,7 @@ use std::io::{self, IsTerminal};
 use relais::dead_letters::{
     Basis, DecisionAuthor, DecisionOutcome, DecisionReport, EditValidation, PayloadEdit,
 };
-use relais_core::{
-    dead_letter::Origin,
-    inspect::{IdKind, InspectExt},
-    repair::Mode,
-};
+use relais_core::{dead_letter::Origin, inspect::InspectExt, repair::Mode};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -30,7 +26,7 @@ struct NewPayload {
 }
 
 pub(super) async fn edit(at: &DeadLetterContext<'_>, args: EditArgs) -> Done {
-    let id = ids::only(at.store, IdKind::DeadLetter, &args.id).await?;
+    let id = ids::only(at.store, &args.id).await?;
     let written = write(at, &args, id).await?;
     let dry_run = args.decision.dry_run;
     let rewrite = PayloadEdit {

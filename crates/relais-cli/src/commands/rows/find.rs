@@ -4,8 +4,9 @@
 //! that lists the full names of the rows.
 
 use relais_core::{
+    id_prefix::{IdKind, IdPrefix},
     inbox::InboxRow,
-    inspect::{IdKind, InspectExt},
+    inspect::InspectExt,
     outbox::OutboxRow,
     store::StoreDriver,
 };
@@ -13,7 +14,6 @@ use uuid::Uuid;
 
 use super::not_found;
 use crate::{
-    args::IdPrefix,
     commands::ids,
     failure::CommandError,
     output::{LineBreaks, escape},
@@ -62,6 +62,11 @@ pub(in crate::commands) async fn inbox_row(
     if let Some(message) = message {
         let rows = store.trail(message.to_owned()).await?.received;
         found.extend(rows.into_iter().filter(|row| Some(row.id) != number));
+        if found.is_empty()
+            && let Some(message) = by_prefix(store, IdKind::InboxMessage, message).await?
+        {
+            found = store.trail(message).await?.received;
+        }
     }
     match found.len() {
         0 => Err(not_found("inbox", id)),
@@ -85,14 +90,24 @@ fn ambiguous(id: &str, table: &str, rows: &[(i64, String)]) -> CommandError {
     ))
 }
 
+/// Returns the only message id that begins with this text.
+async fn by_prefix(
+    store: &dyn StoreDriver,
+    kind: IdKind,
+    text: &str,
+) -> Result<Option<String>, CommandError> {
+    match IdPrefix::parse(kind, text) {
+        Some(prefix) => ids::find(store, &prefix).await,
+        None => Ok(None),
+    }
+}
+
 /// Finds the rows of the only message whose id begins with these digits.
 async fn of_digits(store: &dyn StoreDriver, digits: &str) -> Result<Vec<OutboxRow>, CommandError> {
-    let Some(prefix) = IdPrefix::parse(digits) else { return Ok(Vec::new()) };
-    if store.ids_between(IdKind::Message, prefix.low, prefix.high).await?.is_empty() {
-        return Ok(Vec::new());
+    match by_prefix(store, IdKind::OutboxMessage, digits).await? {
+        Some(message) => Ok(store.trail(message).await?.sent),
+        None => Ok(Vec::new()),
     }
-    let only = ids::only(store, IdKind::Message, &prefix).await?;
-    Ok(store.trail(only.to_string()).await?.sent)
 }
 
 /// Finds an outbox row. Message ids of the outbox are UUIDs: a number is a row, or the first digits of one.
@@ -108,13 +123,7 @@ pub(in crate::commands) async fn outbox_row(
         },
         RowQuery::Message(message) => match Uuid::try_parse(message) {
             Ok(_) => store.trail(message.to_owned()).await?.sent,
-            Err(_) => match IdPrefix::parse(message) {
-                Some(prefix) => {
-                    let only = ids::only(store, IdKind::Message, &prefix).await?;
-                    store.trail(only.to_string()).await?.sent
-                }
-                None => Vec::new(),
-            },
+            Err(_) => of_digits(store, message).await?,
         },
     };
     match found.len() {

@@ -1,1 +1,1 @@
-SELECT id FROM relais_dead_letter WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3
+SELECT id::text FROM relais_dead_letter WHERE id BETWEEN $1::text::uuid AND $2::text::uuid ORDER BY id LIMIT $3

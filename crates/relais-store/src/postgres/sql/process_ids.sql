@@ -1,1 +1,2 @@
-SELECT process_id FROM relais_process WHERE process_id BETWEEN $1 AND $2 ORDER BY process_id LIMIT $3
+SELECT process_id::text FROM relais_process WHERE process_id BETWEEN $1::text::uuid AND $2::text::uuid
+ORDER BY process_id LIMIT $3

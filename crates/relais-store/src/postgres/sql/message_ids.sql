@@ -1,1 +1,0 @@
-SELECT DISTINCT message_id FROM relais_outbox WHERE message_id BETWEEN $1 AND $2 ORDER BY message_id LIMIT $3
