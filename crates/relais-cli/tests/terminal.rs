@@ -256,7 +256,7 @@ fn inbox_messages_are_found_by_their_first_characters(site: &Site) {
         let found = site.json(&["inbox", "show", &format!("{prefix}{mark}")]);
         assert_eq!(found["message_id"], first);
     }
-    // Without a mark it may be the id of another message, which is gone.
+    // Without a mark it may be the id of another message, which was removed.
     let said = site.relais(&["inbox", "retry", prefix, "--reason", "a test"]);
     assert_said(&said, 2, &["no message has the ID", first, "pass the whole ID"]);
     assert_said(&site.relais(&["explain", prefix]), 2, &["begins with it", "inbox:"]);

@@ -1,7 +1,7 @@
 //! Ids that operators give by their first characters, as lists on a narrow terminal show them.
 //!
 //! Invariant: a prefix is never resolved by a guess. If several ids begin with it, the caller gets an error that
-//! lists them. Ids of senders have any length: `order-1` may be an id that is gone, and `order-17` another message.
+//! lists them. Ids of senders have any length: `order-1` may be a message that was removed, and `order-17` another one.
 //! So the prefix of such an id must be marked (`order-1*`); UUIDs need no mark.
 
 use uuid::Uuid;

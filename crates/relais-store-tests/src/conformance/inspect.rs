@@ -2,7 +2,8 @@
 
 use relais_core::{
     dead_letter::Resolution,
-    inbox::InboxStatus,
+    id_prefix::{IDS_MAX, IdKind, IdPrefix},
+    inbox::{InboxStatus, NewInbox},
     inspect::InspectExt,
     outbox::{OutboxFate, OutboxStatus},
     query::{Count, Filter, Overview, PAGE_MAX},
@@ -10,7 +11,9 @@ use relais_core::{
 use uuid::Uuid;
 
 use super::{
-    Start, open_dead_letters, resolve,
+    Start, only_dead_letter, open_dead_letters,
+    process_build::failed_process,
+    resolve,
     worker::{
         MANY, Worker, all, dead_and_parked, dead_message, handle_later, processed, retry_later,
     },
@@ -312,4 +315,42 @@ pub async fn a_dead_letter_is_found_by_its_id(f: &dyn Fixture) {
     let listed = open_dead_letters(f).await.remove(0);
     let found = f.second().find_dead_letter(listed.id).await.expect("find");
     assert_eq!(found, Some(listed));
+}
+
+pub async fn ids_are_found_by_their_prefix(f: &dyn Fixture) {
+    f.store().enqueue(messages("orders", IDS_MAX + 2)).await.expect("enqueue");
+    let process = failed_process(f, None).await.process_id.to_string();
+    let letter = only_dead_letter(f).await.id.to_string();
+    let found = async |kind, text: &str| {
+        let prefix = IdPrefix::parse(kind, text).expect("a prefix");
+        f.store().ids_with(prefix).await.expect("ids")
+    };
+    assert_eq!(found(IdKind::Process, &process).await, [process.as_str()]);
+    assert_eq!(found(IdKind::Process, &process[..13]).await, [process.as_str()]);
+    assert_eq!(found(IdKind::DeadLetter, &letter[..13]).await, [letter.as_str()]);
+    assert!(found(IdKind::DeadLetter, "ffffffff").await.is_empty());
+    // Ids begin with the time: the first digits change once in 49 days.
+    let rows = f.store().list_outbox(filter(PAGE_MAX)).await.expect("rows");
+    let first = rows[0].message_id.to_string();
+    let several = found(IdKind::OutboxMessage, &first[..4]).await;
+    assert_eq!(several.len(), IDS_MAX, "no more than are shown");
+    assert!(several.is_sorted() && several.iter().all(|id| id[..4] == first[..4]), "{several:?}");
+    assert_eq!(found(IdKind::OutboxMessage, &first).await, [first]);
+}
+
+pub async fn inbox_messages_are_found_by_their_prefix(f: &dyn Fixture) {
+    let row = |source: &str, id: &str| NewInbox::new(source, id, "OrderPlaced", "{}");
+    let shop = (10..40).map(|n| row("shop", &format!("order-{n}")));
+    let others = [row("bank", "order-17"), row("bank", "order-17/é"), row("mail", "ORDER-17")];
+    f.store().accept(shop.chain(others).collect(), Vec::new()).await.expect("accept");
+    let found = async |text: &str| {
+        let prefix = IdPrefix::parse(IdKind::InboxMessage, text).expect("a prefix");
+        f.store().ids_with(prefix).await.expect("ids")
+    };
+    assert_eq!(found("order-17").await, ["order-17", "order-17/é"], "of two sources, each once");
+    assert_eq!(found("ORDER").await, ["ORDER-17"]);
+    assert!(found("order-4").await.is_empty() && found("%rder").await.is_empty());
+    let several = found("order-").await;
+    assert_eq!((several.len(), several[0].as_str()), (IDS_MAX, "order-10"));
+    assert!(several.is_sorted(), "{several:?}");
 }

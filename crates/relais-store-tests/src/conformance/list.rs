@@ -234,6 +234,7 @@ macro_rules! store_conformance {
             }
             inspect {
                 an_empty_store_shows_every_status_with_zero
+                ids_are_found_by_their_prefix inbox_messages_are_found_by_their_prefix
                 the_overview_counts_every_status
                 rows_behind_a_parked_key_are_counted_apart
                 the_overview_shows_the_oldest_open_row
@@ -400,8 +401,6 @@ macro_rules! store_conformance {
                 of_an_operator_and_a_settlement_one_stands
                 a_row_of_a_job_is_failed_by_an_operator
                 a_delivery_after_an_operator_failed_the_row_is_noted
-                ids_are_found_by_their_prefix
-                inbox_messages_are_found_by_their_prefix
                 what_a_message_caused_is_found_oldest_first
                 dead_letters_of_a_message_are_found_resolved_or_not
                 the_audit_is_listed_newest_first_and_in_pages
