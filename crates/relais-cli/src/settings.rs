@@ -6,6 +6,7 @@
 mod admin;
 mod destination;
 mod engine;
+mod handler;
 mod process;
 mod route;
 mod source;
@@ -45,8 +46,9 @@ use relais_core::{query::Retention, retry::RetryPolicy};
 use toml::de::DeTable;
 
 pub(crate) use admin::{AdminKeys, date, scheme};
-pub(crate) use destination::{DestinationConfig, SalesforceTarget, TargetConfig};
+pub(crate) use destination::{DestinationConfig, LimitKeys, SalesforceTarget, TargetConfig};
 pub(crate) use findings::{ConfigFinding, FilePlace, SettingsError, Severity};
+pub(crate) use handler::HandlerConfig;
 pub(crate) use process::ProcessSettings;
 pub(crate) use relais_core::setting::quantity;
 pub(crate) use route::RouteSettings;
@@ -71,6 +73,7 @@ pub(crate) struct Settings {
     pub(crate) sources: Vec<SourceSettings>,
     pub(crate) routes: Vec<RouteSettings>,
     pub(crate) processes: Vec<ProcessSettings>,
+    pub(crate) handlers: Vec<HandlerConfig>,
     pub(crate) destinations: Vec<DestinationConfig>,
     /// Names of destinations that another program serves (`external = true`).
     pub(crate) external: Vec<String>,
@@ -103,6 +106,7 @@ impl Settings {
             && self.sources.is_empty()
             && self.routes.is_empty()
             && self.processes.is_empty()
+            && self.handlers.is_empty()
             && self.destinations.is_empty()
     }
 
@@ -202,6 +206,7 @@ fn settings(
         sources: source::sources(root.children("source", "name")),
         routes: route::routes(root.children("route", "name")),
         processes: process::processes(root.children("process", "type")),
+        handlers: handler::handlers(root.children("handler", "name")),
         destinations,
         external,
         inbox_name: inbox.name,

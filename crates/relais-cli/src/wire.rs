@@ -3,6 +3,7 @@
 mod admin;
 mod connect;
 mod dead_letters;
+mod handler;
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
 mod kafka;
 #[cfg_attr(not(feature = "rabbitmq"), path = "wire/without_rabbitmq.rs")]
@@ -17,7 +18,8 @@ pub(crate) use self::{
     dead_letters::dead_letters,
 };
 use relais::{
-    App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
+    App, BreakerPolicy, BulkSettings, BulkTarget, DestinationSettings, Hydrator, OnDeadLetter,
+    RetryPolicy,
     http::{
         HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceKeys, HttpSourceSettings,
         HttpTargetKeys, Tls,
@@ -38,8 +40,8 @@ use relais_core::{
 use secrecy::ExposeSecret;
 
 use crate::settings::{
-    ConfigFinding, DestinationConfig, FilePlace, Settings, SourceOrigin, SourceSettings, StoreUrl,
-    TargetConfig,
+    ConfigFinding, DestinationConfig, FilePlace, LimitKeys, Settings, SourceOrigin, SourceSettings,
+    StoreUrl, TargetConfig,
 };
 
 /// A database: the store, and where fresh data is read.
@@ -208,6 +210,9 @@ pub(crate) async fn app(
     for event_type in &settings.ignored.event_types {
         app = app.ignore(event_type);
     }
+    for handler in &settings.handlers {
+        app = handler::add(app, handler, handler::make(handler)?);
+    }
     let (mut sessions, mut usage) = (salesforce::SalesforceSessions::default(), Vec::new());
     for destination in &settings.destinations {
         let DestinationParts { delivers, budget } =
@@ -263,17 +268,28 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
         SourceOrigin::Kafka(origin) => kafka::source(source, origin).err(),
         SourceOrigin::Rabbitmq(origin) => rabbitmq::source(source, origin).err(),
     });
-    destinations.into_iter().chain(sources).collect()
+    let handlers = settings.handlers.iter().filter_map(|config| handler::make(config).err());
+    destinations.into_iter().chain(sources).chain(handlers).collect()
 }
 
 fn guards(destination: &DestinationConfig) -> DestinationSettings {
+    let DestinationConfig { retry, on_dead_letter, limits, breaker, .. } = destination;
+    guards_of(*retry, *on_dead_letter, limits, *breaker)
+}
+
+fn guards_of(
+    retry: RetryPolicy,
+    on_dead_letter: OnDeadLetter,
+    limits: &LimitKeys,
+    breaker: BreakerPolicy,
+) -> DestinationSettings {
     let settings = DestinationSettings::default()
-        .retry(destination.retry)
-        .on_dead_letter(destination.on_dead_letter)
-        .concurrency(destination.limits.concurrency as usize)
-        .timeout(destination.limits.timeout)
-        .breaker(destination.breaker);
-    match destination.limits.rate {
+        .retry(retry)
+        .on_dead_letter(on_dead_letter)
+        .concurrency(limits.concurrency as usize)
+        .timeout(limits.timeout)
+        .breaker(breaker);
+    match limits.rate {
         Some(rate) => settings.rate(rate.calls, rate.period),
         None => settings,
     }

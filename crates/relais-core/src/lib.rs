@@ -31,6 +31,7 @@ pub mod unknown;
 pub mod cause;
 pub mod handler;
 pub mod process;
+pub mod remote_handler;
 pub mod route;
 
 pub mod breaker;

@@ -3,6 +3,7 @@
 mod destination;
 mod handlers;
 mod outline;
+mod remote;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -49,6 +50,7 @@ pub use self::{
     destination::DestinationSettings,
     handlers::{HandlerSettings, IntoHandler},
     outline::Outline,
+    remote::remote_target,
 };
 use self::{destination::DestinationSetup, handlers::Subscriber};
 
@@ -145,7 +147,7 @@ impl App {
                 );
                 routes.push(route);
             }
-            EventAction::Handler(_) | EventAction::Processes | EventAction::Ignored => {
+            _ => {
                 panic!("event type `{}` has a handler or process already, or is ignored", route.on)
             }
         }
@@ -317,11 +319,14 @@ impl App {
         }
         for (name, subscriber) in self.subscribers {
             let keeper = keeper(Scope::of_inbox(&subscriber_inbox(&self.inbox, &name)));
-            let Subscriber { settings, actions } = subscriber;
+            let Subscriber { settings, actions, remote } = subscriber;
             let (store, counters) = (Arc::clone(&store), Arc::clone(&inbox));
             let mut worker = InboxWorker::new(store, keeper, actions, settings.retry, counters)
                 .handlers(&settings)
                 .unknown_type_wait(self.unknown_type_wait);
+            if let Some(remote) = remote {
+                worker = remote::calling(worker, &name, remote, &observer, &mut controlled);
+            }
             worker.reader().start_heartbeat(running.inbox.subscribe());
             running.spawn(format!("subscriber {name}"), Box::new(worker));
         }

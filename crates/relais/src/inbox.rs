@@ -1,18 +1,21 @@
 //! Inbox rows → handlers, routes and processes → settled.
 //!
 //! A handler's changes, its messages and the row's `PROCESSED` share one commit, made by the driver's
-//! own transaction. Routes and processes are pure: one commit of the store settles many rows.
+//! own transaction. Routes and processes are pure, and a handler in another process has answered: one commit
+//! of the store settles many rows.
 //!
 //! - `admit`: chooses the next rows
 //! - `calls`: runs handlers
 //! - `settle`: settles rows in batches
 //! - `processes`: rows that concern processes
+//! - `remote`: rows of handlers in other processes
 //! - `sessions`: handlers that lost their database session
 //! - `unknown`: rows of event types that this worker does not know
 
 mod admit;
 mod calls;
 mod processes;
+mod remote;
 mod sessions;
 mod settle;
 mod unknown;
@@ -39,8 +42,10 @@ use relais_core::{
 use relais_store::Transaction;
 use tokio::task::JoinSet;
 
-pub(crate) use self::processes::ProcessWork;
-use self::{sessions::LostSessions, unknown::UnknownTypes, write_size::WriteSize};
+use self::{
+    calls::HandlerEnd, sessions::LostSessions, unknown::UnknownTypes, write_size::WriteSize,
+};
+pub(crate) use self::{processes::ProcessWork, remote::RemoteWork};
 use crate::{
     app::HandlerSettings,
     key_queues::RowInFlight,
@@ -70,6 +75,8 @@ const HANDLER_STOP_GRACE: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(crate) enum EventAction {
     Handler(Arc<dyn Handler>),
+    /// A handler in another process: the [`RemoteWork`] of the worker.
+    Remote,
     Routes(Vec<Route>),
     /// The message starts processes or is a reply to them; the definitions decide which.
     Processes,
@@ -77,7 +84,7 @@ pub(crate) enum EventAction {
     Ignored,
 }
 
-type FinishedHandler = (RowInFlight<InboxRow>, HandleOutcome, Option<OpenSpan>);
+type FinishedHandler = (RowInFlight<InboxRow>, HandlerEnd);
 
 /// A row that is handled as soon as its settlement is committed.
 struct UnsettledRow {
@@ -102,6 +109,7 @@ pub(crate) struct InboxWorker {
     /// The size of what they write.
     size: WriteSize,
     processes: ProcessWork,
+    remote: Option<RemoteWork>,
     unknown: UnknownTypes,
     handler_timeout: Duration,
     handlers_max: usize,
@@ -134,6 +142,7 @@ impl InboxWorker {
             unsettled: Vec::new(),
             size: WriteSize::default(),
             processes: ProcessWork::default(),
+            remote: None,
             unknown: UnknownTypes::default(),
             handler_timeout: Duration::MAX,
             handlers_max: HandlerSettings::default().concurrency,
@@ -188,9 +197,18 @@ impl InboxWorker {
         while let Some(done) = self.handlers.try_join_next() {
             self.add_finished(done);
         }
-        for (entry, handled, span) in std::mem::take(&mut self.finished) {
+        for (entry, end) in std::mem::take(&mut self.finished) {
             let mut forget = HashSet::new();
-            self.end_span(&handled, span);
+            let handled = match end {
+                HandlerEnd::Ran(handled, span) => {
+                    self.end_span(&handled, span);
+                    handled
+                }
+                HandlerEnd::Called(call) => {
+                    self.end_call(&entry, call);
+                    continue;
+                }
+            };
             match handled {
                 HandleOutcome::Committed => {
                     crate::fail_point!("handler.after_commit");
@@ -221,6 +239,7 @@ impl InboxWorker {
             }
             self.reader.queues.complete(&[entry], &forget);
         }
+        self.rest_if_needed();
     }
 
     /// Starts handlers up to the limit, applies routes at once, then advances processes.
@@ -255,6 +274,7 @@ impl InboxWorker {
                 self.settle_before(entry).await?;
                 self.start(handler, entry.clone());
             }
+            Some(EventAction::Remote) => self.start_call(entry.clone()),
             Some(EventAction::Routes(routes)) => self.route(entry, &routes),
             Some(EventAction::Processes) => self.processes.await_round(entry.clone()),
             Some(EventAction::Ignored) => self.ignore(entry),
@@ -321,9 +341,12 @@ impl Worker for InboxWorker {
         if let Some(trouble) = self.trouble.take() {
             return Err(StoreError::unavailable(trouble));
         }
-        done += self.reader.top_up().await?;
+        if !self.is_resting() {
+            done += self.reader.top_up().await?;
+        }
         done += self.launch().await?;
         done += self.settle().await?;
+        self.report_remote();
         // The gauge is about the inbox that sources write to.
         if !self.is_subscriber() {
             self.counters.set_lanes(self.reader.keeper().owned());

@@ -89,6 +89,7 @@ mod lanes;
 mod lease;
 mod limits;
 mod lock;
+mod permit;
 mod publish_guard;
 mod pulse;
 mod quarantine;
@@ -107,7 +108,7 @@ mod worker;
 mod tests;
 
 pub use aggregate::{Aggregate, Events, Persist, PersistBlocking, Repository, SaveError};
-pub use app::{App, DestinationSettings, HandlerSettings, IntoHandler, Outline};
+pub use app::{App, DestinationSettings, HandlerSettings, IntoHandler, Outline, remote_target};
 pub use bulk::BulkSettings;
 pub use health::{Health, HealthCheck};
 pub use outbox::{Outbox, SendError};
@@ -127,6 +128,7 @@ pub use relais_core::{
     outbox::{OnDeadLetter, OutboxRow, OutboxStatus},
     publisher::{Batching, Publisher},
     query::{CleanupMode, Filter, Overview, Retention},
+    remote_handler::{RemoteHandler, RemoteReply},
     retry::RetryPolicy,
     route::Route,
     source::{Positions, Source, SourceBatch, SourceError},

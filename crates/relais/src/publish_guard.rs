@@ -10,7 +10,6 @@ use std::{
 
 use futures_util::FutureExt;
 use relais_core::{
-    breaker::BreakerState,
     delivery::Delivery,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
@@ -19,6 +18,7 @@ use relais_core::{
 use crate::{
     app::DestinationSettings,
     limits::{CallAssessment, SharedLimits},
+    permit::Permit,
 };
 
 pub(crate) struct PublishGuard {
@@ -35,19 +35,6 @@ enum RateCounts {
     /// With a rate, each call carries one message.
     Messages,
     Calls,
-}
-
-/// The rest of a paused destination; a resume wakes it.
-const PAUSED_REST: Duration = Duration::from_secs(1);
-
-/// The permission to start a call.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Permit {
-    Go,
-    /// Ask again after this long.
-    Wait(Duration),
-    /// Ask again when a call returned.
-    Full,
 }
 
 impl PublishGuard {
@@ -87,21 +74,7 @@ impl PublishGuard {
     /// Requests one call beside those that were permitted and have not begun. After `Go`,
     /// [`PublishGuard::call`] must follow.
     pub(crate) fn permit(&self, permitted: usize) -> Permit {
-        if self.limits.is_paused() {
-            return Permit::Wait(PAUSED_REST);
-        }
-        let limit = match self.limits.state() {
-            BreakerState::Open => return Permit::Wait(self.limits.wait()),
-            BreakerState::HalfOpen => 1,
-            BreakerState::Closed => self.limits.concurrency(),
-        };
-        if self.in_flight + permitted >= limit {
-            return Permit::Full;
-        }
-        match self.limits.take() {
-            Ok(()) => Permit::Go,
-            Err(wait) => Permit::Wait(wait),
-        }
+        self.limits.permit(self.in_flight + permitted)
     }
 
     /// Returns the call, to be run on a task: limited in time, and a panic is a failed attempt.

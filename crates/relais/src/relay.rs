@@ -25,7 +25,6 @@ use std::{
 
 use async_trait::async_trait;
 use relais_core::{
-    breaker::BreakerState,
     delivery::Delivery,
     fault::Judgement,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement, settle as decide},
@@ -42,6 +41,7 @@ use crate::{
     lanes::LaneKeeper,
     limits::SharedLimits,
     observe::DestinationCounters,
+    permit::ProbedKeys,
     publish_guard::PublishGuard,
     random::random,
     timing::{CALL_STOP_GRACE, REST_MAX, WOKEN_REST_MAX},
@@ -74,8 +74,7 @@ pub(crate) struct Relay {
     forgotten: HashMap<i64, String>,
     /// The time at which the next retry of this worker is due.
     retry_at: Option<Instant>,
-    /// Keys that failed since the breaker opened: other keys are sent first.
-    probed: HashSet<String>,
+    probed: ProbedKeys,
     /// Keys with a row whose every settlement the database refused: not sent until the lanes are leased
     /// again.
     stuck: HashSet<String>,
@@ -103,7 +102,7 @@ impl Relay {
             read: RunningRead::default(),
             forgotten: HashMap::new(),
             retry_at: None,
-            probed: HashSet::new(),
+            probed: ProbedKeys::default(),
             stuck: HashSet::new(),
         }
     }
@@ -134,9 +133,7 @@ impl Relay {
         let limits = self.guard.limits();
         let state = limits.report(&keeper.fence().scope);
         self.counters.set_state(limits.view(), keeper.owned(), self.calls.len());
-        if state == BreakerState::Closed && !self.probed.is_empty() {
-            self.probed.clear();
-        }
+        self.probed.update(state);
     }
 
     /// Evaluates calls that have returned, without waiting.
@@ -200,7 +197,7 @@ impl Relay {
             self.counters.outage(problem);
             self.guard.limits().because(problem);
             if self.guard.limits().is_open() {
-                self.probed.insert(row.msg_key.clone());
+                self.probed.insert(&row.msg_key);
                 if asked.is_none() {
                     // It is sent again as soon as the breaker permits calls.
                     *pause = Duration::ZERO;

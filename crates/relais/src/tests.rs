@@ -17,6 +17,7 @@ mod process_support;
 mod read_ahead;
 mod relay;
 mod remote;
+mod remote_handler;
 mod repair;
 mod running;
 mod settle;

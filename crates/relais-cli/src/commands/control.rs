@@ -15,7 +15,7 @@ use crate::{
     args::{ControlArgs, DestinationCommand, SourceCommand},
     failure::{CommandError, Done},
     output::{LineBreaks, age, escape},
-    settings::Settings,
+    settings::{HandlerConfig, Settings},
 };
 
 pub(crate) async fn destination(context: &CommandContext, command: DestinationCommand) -> Done {
@@ -110,7 +110,10 @@ fn print(context: &CommandContext, result: &str, text: &str) -> Done {
 /// Returns the configured names of a kind.
 fn declared(settings: &Settings, kind: ControlKind) -> Vec<String> {
     match kind {
-        ControlKind::Destination => settings.destinations.iter().map(|d| d.name.clone()).collect(),
+        ControlKind::Destination => {
+            let names = settings.destinations.iter().map(|d| d.name.clone());
+            names.chain(settings.handlers.iter().map(HandlerConfig::target)).collect()
+        }
         ControlKind::Source => settings.sources.iter().map(|s| s.name.clone()).collect(),
         ControlKind::ProcessType => {
             let types = settings.processes.iter().map(|p| p.definition.process_type());

@@ -25,6 +25,7 @@ pub(super) fn check(file: &SettingsFile<'_>, settings: &Settings) {
     if readable {
         routes(settings, note);
         processes(settings, note);
+        handlers(settings, note);
     }
 }
 
@@ -74,12 +75,14 @@ fn ignored(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) 
         let routed = settings.routes.iter().position(|r| r.route.on == *event_type);
         let is_used = |p: &&ProcessSettings| event_types(p).contains_key(event_type.as_str());
         let process = settings.processes.iter().find(is_used);
-        let used = match (routed, process) {
-            (Some(index), _) => Some(format!("[[route]] #{}", index + 1)),
-            (None, Some(process)) => {
+        let handler = settings.handlers.iter().find(|handler| handler.on.contains(event_type));
+        let used = match (routed, process, handler) {
+            (Some(index), ..) => Some(format!("[[route]] #{}", index + 1)),
+            (None, Some(process), _) => {
                 Some(format!("[[process]] `{}`", process.declared.process_type))
             }
-            (None, None) => None,
+            (None, None, Some(handler)) => Some(format!("[[handler]] `{}`", handler.name)),
+            (None, None, None) => None,
         };
         if let Some(used) = used {
             let message = format!("`{event_type}` is used by {used}; remove it here or there");
@@ -96,9 +99,10 @@ fn routes(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
             note(Severity::Error, route.place, &key, &undefined(settings, destination));
         }
     }
-    if settings.routes.is_empty() && settings.processes.is_empty() {
+    let handles = [settings.routes.len(), settings.processes.len(), settings.handlers.len()];
+    if handles == [0, 0, 0] {
         for source in &settings.sources {
-            let message = "there is no [[route]] and no [[process]]: every message of it waits as RETRY, and \
+            let message = "there is no [[route]], [[process]] or [[handler]]: every message of it waits as RETRY, and \
                  becomes a dead letter after `inbox.unknown_type_wait`";
             note(Severity::Warning, source.place, &format!("source[{}]", source.name), message);
         }
@@ -137,6 +141,26 @@ fn processes(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)
                 );
                 note(Severity::Error, process.place, &key, &message);
             }
+        }
+    }
+}
+
+/// Reports handlers that may send to an unknown destination, or whose name is taken by one.
+fn handlers(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
+    for handler in &settings.handlers {
+        let key = |key: &str| format!("handler[{}].{key}", handler.name);
+        for destination in &handler.destinations {
+            if !settings.defines(destination) {
+                let message = undefined(settings, destination);
+                note(Severity::Error, handler.place, &key("destinations"), &message);
+            }
+        }
+        if settings.defines(&handler.target()) {
+            let message = format!(
+                "a [[destination]] is named `{}`, which stands for this handler; rename one of the two",
+                handler.target()
+            );
+            note(Severity::Error, handler.place, &key("name"), &message);
         }
     }
 }

@@ -204,7 +204,7 @@ fn destination(section: Section<'_>) -> Option<DestinationConfig> {
     Some(DestinationConfig { place, name, target: target?, on_dead_letter, retry, limits, breaker })
 }
 
-fn breaker_policy(section: &Section<'_>) -> BreakerPolicy {
+pub(super) fn breaker_policy(section: &Section<'_>) -> BreakerPolicy {
     let BreakerKeys { window, failure_rate, open_for } =
         section.read_with(&BreakerPolicy::default());
     let failure_rate = u8::try_from(failure_rate).unwrap_or(u8::MAX);

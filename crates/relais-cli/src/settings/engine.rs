@@ -109,7 +109,8 @@ pub(super) fn inbox(section: Section<'_>) -> InboxSettings {
 
 /// Reads `[retention]`. Rows must stay for longer than the retries of the other sections may take.
 pub(super) fn retention(section: Section<'_>, settings: &Settings) -> Retention {
-    let inbox = settings.inbox_retry.horizon();
+    let handlers = settings.handlers.iter().map(|handler| handler.retry.horizon());
+    let inbox = handlers.fold(settings.inbox_retry.horizon(), Duration::max);
     let outbox = settings.destinations.iter().map(|d| d.retry.horizon()).max().unwrap_or_default();
     let processes = settings.processes.iter().map(horizon).max().unwrap_or_default();
     let keys: RetentionKeys = section.read_with(&Retention::default());

@@ -1,5 +1,6 @@
 //! The configuration in plain words, with defaults and without secrets.
 
+mod handler;
 mod process;
 mod salesforce;
 
@@ -42,6 +43,7 @@ pub(crate) fn explain(settings: &Settings) -> Vec<SectionExplanation> {
     all.extend(settings.routes.iter().map(|r| named("route", &r.route.on, route(&r.route))));
     let processes = settings.processes.iter();
     all.extend(processes.map(|p| named("process", &p.title(), process::process(&p.declared))));
+    all.extend(settings.handlers.iter().map(|h| named("handler", &h.name, handler::handler(h))));
     all.extend(settings.destinations.iter().map(|d| named("destination", &d.name, destination(d))));
     let external = || vec!["external: another program serves it".to_owned()];
     all.extend(settings.external.iter().map(|name| named("destination", name, external())));

@@ -3,7 +3,7 @@
 
 use relais::{
     BreakerPolicy, BulkSettings, DestinationSettings, Retention, RetryPolicy,
-    http::{HttpSourceKeys, HttpTargetKeys},
+    http::{HttpHandlerKeys, HttpSourceKeys, HttpTargetKeys},
     log::LogTargetKeys,
     salesforce::SalesforceKeys,
 };
@@ -17,6 +17,7 @@ use super::{
     admin::{AdminKeys, AdminTokenKeys},
     destination::{BreakerKeys, BulkKeys, DestinationKeys, LimitKeys},
     engine::{InboxKeys, LaneKeys, RetentionKeys, RetryKeys},
+    handler::HandlerKeys,
     process::{CallKeys, ProcessKeys, STEP_RETRY, StepKeys},
     route::RouteKeys,
     source::SourceKeys,
@@ -69,6 +70,11 @@ pub(super) fn sections() -> Vec<SectionSpec> {
         one("process.step.retry", retry(STEP_RETRY)),
         one("process.step.compensation", call),
         one("process.step.compensation.retry", retry(STEP_RETRY)),
+        list("handler", HandlerKeys::specs(&())),
+        of_kind("handler", "http", HttpHandlerKeys::specs(&())),
+        one("handler.retry", retry(RetryPolicy::patient())),
+        one("handler.limits", LimitKeys::specs(&guards)),
+        one("handler.breaker", BreakerKeys::specs(&BreakerPolicy::default())),
         list("destination", DestinationKeys::specs(&())),
         of_kind("destination", "http", HttpTargetKeys::specs(&())),
         of_kind("destination", "kafka", KafkaTargetKeys::specs(&())),

@@ -10,7 +10,7 @@ use relais_admin::{
 use relais_core::{BoxFuture, control::ControlKind, store::StoreDriver};
 use secrecy::ExposeSecret;
 
-use super::{WireError, dead_letters, operator};
+use super::{WireError, dead_letters, handler, operator};
 use crate::settings::{
     AdminKeys, DestinationConfig, FilePlace, Settings, SourceOrigin, SourceSettings, TargetConfig,
     explain::{SectionExplanation, explain},
@@ -37,7 +37,12 @@ pub(crate) async fn admin(
         session_key: session_key(admin),
         open_metrics: admin.open_metrics,
         sources: settings.sources.iter().map(source).collect(),
-        limits: settings.destinations.iter().map(limits).collect(),
+        limits: settings
+            .destinations
+            .iter()
+            .map(limits)
+            .chain(settings.handlers.iter().map(handler::limits))
+            .collect(),
         configuration: configuration(settings),
         facts: facts(settings, store.as_ref()).await,
         store,
@@ -112,6 +117,10 @@ fn limits(destination: &DestinationConfig) -> (String, DestinationLimits) {
 /// Explains the configuration as `relais check` prints it: without secrets.
 fn configuration(settings: &Settings) -> Vec<Configuration> {
     let of = |SectionExplanation { section, name, lines }| {
+        if section == "handler" {
+            let name = relais::remote_target(&name?);
+            return Some(Configuration { kind: ControlKind::Destination, name, lines });
+        }
         let kind = ControlKind::parse(section)?;
         Some(Configuration { kind, name: name?, lines })
     };
@@ -134,6 +143,11 @@ async fn facts(settings: &Settings, store: &dyn StoreDriver) -> ServerFacts {
     ServerFacts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         store: store.describe().await.unwrap_or_default().server,
-        destinations: settings.destinations.iter().map(target).collect(),
+        destinations: settings
+            .destinations
+            .iter()
+            .map(target)
+            .chain(settings.handlers.iter().map(handler::info))
+            .collect(),
     }
 }

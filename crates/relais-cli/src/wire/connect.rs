@@ -7,7 +7,7 @@ use relais_core::{inspect::InspectExt, query::Filter};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use super::{Database, Hydrate, hydrate_of, kafka, rabbitmq, salesforce};
+use super::{Database, Hydrate, handler, hydrate_of, kafka, rabbitmq, salesforce};
 use crate::settings::{DestinationConfig, Settings, SourceOrigin, TargetConfig};
 
 /// Messages whose ids are tried with `hydrate`.
@@ -64,6 +64,10 @@ pub(crate) async fn connect(
             let result = database.sample(destination, hydrate).await;
             tried.push(ConnectionCheck::new("destination", &destination.name, "hydrate", result));
         }
+    }
+    for handler in &settings.handlers {
+        let result = handler::probe(handler).await;
+        tried.push(ConnectionCheck::new("handler", &handler.name, "url", result));
     }
     tried
 }

@@ -23,13 +23,19 @@ const EXAMPLES: [&str; 5] = [
     "examples/saga/src/main.rs",
 ];
 /// Programs in other languages; `languages.rs` runs them.
-pub(crate) const PROGRAMS: [(&str, &str); 6] = [
+pub(crate) const PROGRAMS: [(&str, &str); 11] = [
     ("java", "docs/languages/java/Order.java"),
     ("csharp", "docs/languages/csharp/Order.cs"),
     ("js", "docs/languages/node/order.mjs"),
     ("python", "docs/languages/python/order.py"),
     ("python", "docs/languages/python/order_sqlite.py"),
     ("go", "docs/languages/go/main.go"),
+    // The tests of handlers run these.
+    ("python", "examples/handlers/python/answer.py"),
+    ("python", "examples/handlers/python/outbox.py"),
+    ("js", "examples/handlers/node/answer.mjs"),
+    ("go", "examples/handlers/go/main.go"),
+    ("java", "examples/handlers/java/Handler.java"),
 ];
 /// Settings that a command of a page can be tried with.
 const SETTINGS: &str = r#"

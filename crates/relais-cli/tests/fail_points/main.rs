@@ -20,6 +20,7 @@ mod harness;
 #[path = "../support/org.rs"]
 mod org;
 mod process;
+mod remote;
 mod sink;
 #[allow(dead_code)]
 #[path = "../support/mod.rs"]
@@ -79,11 +80,12 @@ const fn flow(name: &'static str, run: fn(&mut CrashHarness)) -> Flow {
     Flow { name, run, crashed: None }
 }
 
-const FLOWS: [Flow; 9] = [
+const FLOWS: [Flow; 10] = [
     flow("http", http::in_and_out),
     flow("retry", http::retry_and_dead_letter),
     flow("cleanup", http::cleanup),
     flow("handler", |harness| handler::change_and_message(harness, SERVICE)),
+    flow("remote handler", remote::call_and_answer),
     flow("process", process::timer_and_compensation),
     flow("bulk", bulk::job),
     flow("dead letters", dead_letters::decisions),

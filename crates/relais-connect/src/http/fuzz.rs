@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{
     bodies::Bodies,
-    outgoing::{self, RequestHeaders},
+    outgoing::{self, OURS, RequestHeaders},
     request::{RequestReceiver, SECRET_HEADERS},
     signature::{self, SignedContent},
     source::HttpSourceSettings,
@@ -35,7 +35,7 @@ pub fn http_headers(input: &[u8]) {
     (row.event_type, row.aggregate_id, row.msg_key) = (kind, id, key);
     row.correlation_id = Some(name.clone());
     let secrets = ["whsec_c2VjcmV0".parse().expect("a secret")];
-    let fixed = outgoing::fixed(&[]).expect("no headers");
+    let fixed = outgoing::fixed(&[], OURS).expect("no headers");
     let headers_of = RequestHeaders {
         fixed: &fixed,
         secrets: &secrets,

@@ -11,7 +11,8 @@
 //! - A header *name* that is invalid in HTTP cannot be sent: the message is rejected.
 
 use relais_core::{
-    message::{Category, HeaderValue as RowValue, HeaderValues},
+    inbox::{InboxRow, original_source},
+    message::{Category, HeaderValue as RowValue, HeaderValues, Headers},
     outbox::OutboxRow,
 };
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -25,8 +26,8 @@ pub(super) const HEADER_INVALID: &str = "HEADER_INVALID";
 /// Maximum number of header values that a message has of its own.
 const ROW_VALUES_MAX: usize = 256;
 
-/// Names that relais sets itself, in lower case.
-const OURS: &[&str] = &[
+/// Names that relais sets itself in the request of a message, in lower case.
+pub(super) const OURS: &[&str] = &[
     "idempotency-key",
     "message-id",
     "event-type",
@@ -36,6 +37,22 @@ const OURS: &[&str] = &[
     "message-key",
     "correlation-id",
     "causation-id",
+    signature::ID,
+    signature::TIMESTAMP,
+    signature::SIGNATURE,
+];
+
+/// Names that relais sets itself in the call of a handler, in lower case.
+pub(super) const OURS_IN_CALLS: &[&str] = &[
+    "idempotency-key",
+    "message-id",
+    "source-system",
+    "event-type",
+    "aggregate-id",
+    "message-key",
+    "attempt",
+    "received-at",
+    "event-time",
     signature::ID,
     signature::TIMESTAMP,
     signature::SIGNATURE,
@@ -64,15 +81,18 @@ const OF_THE_CONNECTION: &[&str] = &[
 /// the body.
 const OF_THE_SETTINGS: &[&str] = &["authorization", "content-type", "cookie", "user-agent"];
 
-/// Returns the headers of the configuration, validated once.
-pub(super) fn fixed(headers: &[(String, SecretString)]) -> Result<HeaderMap, String> {
+/// Returns the headers of the configuration, validated once. `ours` are the names that relais sets itself.
+pub(super) fn fixed(
+    headers: &[(String, SecretString)],
+    ours: &[&str],
+) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
     map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let mut own = HeaderMap::new();
     for (name, value) in headers {
         let known = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| format!("`{}` is not a header name", name.escape_debug()))?;
-        if OURS.contains(&known.as_str()) || OF_THE_CONNECTION.contains(&known.as_str()) {
+        if ours.contains(&known.as_str()) || OF_THE_CONNECTION.contains(&known.as_str()) {
             return Err(format!("the header `{known}` is set by relais; leave it out"));
         }
         let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| {
@@ -100,61 +120,97 @@ impl RequestHeaders<'_> {
     /// Returns all headers of the request that carries `row`; the error explains why it cannot be
     /// sent.
     pub(super) fn headers(&self, row: &OutboxRow) -> Result<HeaderMap, String> {
-        let mut map = self.row_headers(row)?;
+        let message_id = row.message_id.to_string();
+        // Each attempt of a process step is a separate message; the step is what must happen once.
+        let own = row.headers.get("idempotency-key").filter(|_| row.category == Category::Command);
+        let once = own.map_or_else(|| message_id.clone(), |key| exact(key.as_bytes()));
+        let mut fields = vec![
+            ("idempotency-key", once),
+            ("message-id", message_id.clone()),
+            ("event-type", exact(row.event_type.as_bytes())),
+            ("event-version", row.event_version.to_string()),
+            ("aggregate-type", exact(row.aggregate_type.as_bytes())),
+            ("aggregate-id", exact(row.aggregate_id.as_bytes())),
+            ("message-key", exact(row.msg_key.as_bytes())),
+        ];
+        let ids = [("correlation-id", &row.correlation_id), ("causation-id", &row.causation_id)];
+        for (name, id) in ids {
+            fields.extend(id.as_ref().map(|id| (name, exact(id.as_bytes()))));
+        }
+        if self.cloudevents {
+            fields.extend([
+                ("ce-specversion", "1.0".to_owned()),
+                ("ce-id", message_id.clone()),
+                ("ce-source", format!("/relais/{}", cloudevent(&row.aggregate_type))),
+                ("ce-type", cloudevent(&row.event_type)),
+                ("ce-subject", cloudevent(&row.aggregate_id)),
+                ("ce-time", row.created_at.to_string()),
+                ("ce-partitionkey", cloudevent(&row.msg_key)),
+            ]);
+        }
+        self.all(&row.headers, OURS, fields, (&message_id, row.payload.as_bytes()))
+    }
+
+    /// Returns all headers of the call that carries `row` to a handler. `id` is the same in every call
+    /// about the message.
+    pub(super) fn call_headers(
+        &self,
+        row: &InboxRow,
+        id: &str,
+        body: &str,
+    ) -> Result<HeaderMap, String> {
+        let event_type = row.event_type.as_deref().unwrap_or_default();
+        let mut fields = vec![
+            ("idempotency-key", id.to_owned()),
+            ("message-id", exact(row.message_id.as_bytes())),
+            ("source-system", exact(original_source(&row.source_system).as_bytes())),
+            ("event-type", exact(event_type.as_bytes())),
+            ("message-key", exact(row.msg_key.as_bytes())),
+            ("attempt", row.attempts.saturating_add(1).to_string()),
+            ("received-at", row.received_at.to_string()),
+        ];
+        let aggregate_id = row.aggregate_id.as_ref();
+        fields.extend(aggregate_id.map(|id| ("aggregate-id", exact(id.as_bytes()))));
+        fields.extend(row.event_ts.map(|at| ("event-time", at.to_string())));
+        self.all(&row.headers, OURS_IN_CALLS, fields, (id, body.as_bytes()))
+    }
+
+    /// Returns a message's own headers, the configured ones, the fields that relais sets, and the signature
+    /// of id and body.
+    fn all(
+        &self,
+        own: &Headers,
+        ours: &[&str],
+        fields: Vec<(&'static str, String)>,
+        (id, body): (&str, &[u8]),
+    ) -> Result<HeaderMap, String> {
+        let mut map = self.own_headers(own, ours)?;
         for name in self.fixed.keys() {
             map.remove(name);
         }
         map.extend(self.fixed.clone());
-        let message_id = row.message_id.to_string();
-        let version = row.event_version.to_string();
         let mut set = |name: &'static str, value: String| {
             map.insert(HeaderName::from_static(name), printable(value));
         };
-        // Each attempt of a process step is a separate message; the step is what must happen once.
-        let own = row.headers.get("idempotency-key").filter(|_| row.category == Category::Command);
-        let once = own.map_or_else(|| message_id.clone(), |key| exact(key.as_bytes()));
-        set("idempotency-key", once);
-        set("message-id", message_id.clone());
-        set("event-type", exact(row.event_type.as_bytes()));
-        set("event-version", version);
-        set("aggregate-type", exact(row.aggregate_type.as_bytes()));
-        set("aggregate-id", exact(row.aggregate_id.as_bytes()));
-        set("message-key", exact(row.msg_key.as_bytes()));
-        for (name, id) in
-            [("correlation-id", &row.correlation_id), ("causation-id", &row.causation_id)]
-        {
-            if let Some(id) = id {
-                set(name, exact(id.as_bytes()));
-            }
-        }
-        if self.cloudevents {
-            set("ce-specversion", "1.0".to_owned());
-            set("ce-id", message_id.clone());
-            set("ce-source", format!("/relais/{}", cloudevent(&row.aggregate_type)));
-            set("ce-type", cloudevent(&row.event_type));
-            set("ce-subject", cloudevent(&row.aggregate_id));
-            set("ce-time", row.created_at.to_string());
-            set("ce-partitionkey", cloudevent(&row.msg_key));
-        }
+        fields.into_iter().for_each(|(name, value)| set(name, value));
         if !self.secrets.is_empty() {
             let timestamp = self.now_seconds.to_string();
-            let body = row.payload.as_bytes();
-            let signed = SignedContent { id: &message_id, timestamp: &timestamp, body };
+            let signed = SignedContent { id, timestamp: &timestamp, body };
             set(signature::SIGNATURE, signature::sign(self.secrets, &signed));
-            set(signature::ID, message_id.clone());
+            set(signature::ID, id.to_owned());
             set(signature::TIMESTAMP, timestamp);
         }
         Ok(map)
     }
 
-    fn row_headers(&self, row: &OutboxRow) -> Result<HeaderMap, String> {
+    fn own_headers(&self, own: &Headers, ours: &[&str]) -> Result<HeaderMap, String> {
         let mut map = HeaderMap::new();
-        for (name, values) in &row.headers.0 {
+        for (name, values) in &own.0 {
             let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
                 let name: String = name.chars().take(100).collect();
                 format!("`{}` is not a valid HTTP header name; rename it", name.escape_debug())
             })?;
-            if self.is_reserved(known.as_str()) {
+            if ours.contains(&known.as_str()) || self.is_reserved(known.as_str()) {
                 continue;
             }
             let values = match values {
@@ -173,8 +229,7 @@ impl RequestHeaders<'_> {
 
     /// Returns whether a row cannot set this name; such headers are left out.
     fn is_reserved(&self, name: &str) -> bool {
-        OURS.contains(&name)
-            || OF_THE_CONNECTION.contains(&name)
+        OF_THE_CONNECTION.contains(&name)
             || OF_THE_SETTINGS.contains(&name)
             || (self.cloudevents && name.starts_with("ce-"))
     }

@@ -5,12 +5,7 @@
 //! environment is used. Without `allow_private` it connects only to public addresses. A problem
 //! shows only the origin of the URL and no value of a configured header.
 
-use std::{
-    fmt,
-    str::FromStr,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use relais_core::{
     InvalidSettings, async_trait,
@@ -18,33 +13,17 @@ use relais_core::{
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
 };
-use reqwest::{
-    Client, Request, Response, Url,
-    header::{HeaderMap, LOCATION, RETRY_AFTER},
-    redirect,
-};
-use secrecy::{ExposeSecret, SecretString};
+use reqwest::Url;
+use secrecy::SecretString;
 
 use super::{
     WebhookSecret,
-    classify::{self, StatusVerdict, harmless},
-    outgoing::{self, HEADER_INVALID, RequestHeaders},
-    private_address::{self, NameLookup, PublicResolver, SystemLookup},
+    classify::{self, StatusVerdict},
+    outgoing::{HEADER_INVALID, OURS, RequestHeaders},
+    private_address::{NameLookup, SystemLookup},
     request::unix_seconds,
+    target::{DRAIN_MAX, HttpTarget, read},
 };
-
-/// Maximum number of bytes of a response that a problem contains.
-const EXCERPT_MAX: usize = 4 * 1024;
-/// Maximum number of bytes of a response that are read so that its connection can be reused.
-const DRAIN_MAX: usize = 64 * 1024;
-/// Time limit for the body of a response. The status has decided by then.
-const DRAIN_TIME: Duration = Duration::from_secs(2);
-/// Connections that stay open while idle. More than a usual `concurrency`: calls that return together would
-/// close the rest, and the next calls would connect again.
-const IDLE_CONNECTIONS_MAX: usize = 512;
-const IDLE_TIME: Duration = Duration::from_secs(30);
-/// Shorter header values are too common to be hidden in responses.
-const HIDDEN_MIN: usize = 8;
 
 /// The method of the requests.
 ///
@@ -160,16 +139,8 @@ impl fmt::Debug for HttpPublisherSettings {
 /// id), `event-type`, `event-version`, `aggregate-type`, `aggregate-id`, `message-key`,
 /// `correlation-id`, `causation-id`, and those of the message itself, including `traceparent`.
 pub struct HttpPublisher {
-    client: Client,
-    url: Url,
-    method: Method,
-    fixed: HeaderMap,
-    secrets: Vec<WebhookSecret>,
+    target: HttpTarget,
     cloudevents: bool,
-    /// The name of the request in problems: `POST https://example.org`.
-    call: String,
-    /// Texts that must not appear in a problem, even if the target echoes them.
-    hidden: Vec<SecretString>,
 }
 
 impl HttpPublisher {
@@ -183,42 +154,20 @@ impl HttpPublisher {
         settings: HttpPublisherSettings,
         lookup: Arc<dyn NameLookup>,
     ) -> Result<Self, InvalidSettings> {
-        let url = private_address::check_url(&settings.url, settings.allow_private)?;
-        let fixed = outgoing::fixed(&settings.headers)?;
-        let client = client(&settings, &url, lookup)?;
-        Ok(Self {
-            client,
-            call: format!("{} {}", settings.method.as_str(), url.origin().ascii_serialization()),
-            hidden: hidden(&settings.headers, &url),
-            url,
-            method: settings.method,
-            fixed,
-            secrets: settings.secrets,
-            cloudevents: settings.cloudevents,
-        })
+        let cloudevents = settings.cloudevents;
+        Ok(Self { target: HttpTarget::new(settings, OURS, lookup)?, cloudevents })
     }
 
     /// Connects and requests the root of the host (`HEAD /`), without the configured headers. Any
     /// response is a success. The error says what is wrong and what to do.
     pub async fn probe(&self) -> Result<String, String> {
-        let origin = self.url.origin().ascii_serialization();
-        let call = format!("HEAD {origin}");
-        match self.client.head(format!("{origin}/")).send().await {
-            Ok(_) if self.url.scheme() == "https" => {
-                Ok(format!("{origin} answers, and its certificate is valid"))
-            }
-            Ok(_) => Ok(format!("{origin} answers")),
-            Err(error) => {
-                let failed = classify::failed(&error, &call);
-                Err(failed.problem().map_or(call, |(problem, _)| problem.message.clone()))
-            }
-        }
+        self.target.probe().await
     }
 
     async fn send(&self, row: &OutboxRow) -> Delivery {
         let builder = RequestHeaders {
-            fixed: &self.fixed,
-            secrets: &self.secrets,
+            fixed: &self.target.fixed,
+            secrets: &self.target.secrets,
             cloudevents: self.cloudevents,
             now_seconds: unix_seconds(),
         };
@@ -226,60 +175,15 @@ impl HttpPublisher {
             Ok(headers) => headers,
             Err(why) => return Delivery::reject(HEADER_INVALID, &why),
         };
-        let method = match self.method {
-            Method::Post => reqwest::Method::POST,
-            Method::Put => reqwest::Method::PUT,
-            Method::Patch => reqwest::Method::PATCH,
+        let mut response = match self.target.send(headers, row.payload.clone()).await {
+            Ok(response) => response,
+            Err(delivery) => return delivery,
         };
-        // Built whole: a builder would merge and copy the headers once more.
-        let mut request = Request::new(method, self.url.clone());
-        *request.headers_mut() = headers;
-        *request.body_mut() = Some(row.payload.clone().into());
-        match self.client.execute(request).await {
-            Ok(response) => self.judge(response).await,
-            Err(error) => classify::failed(&error, &self.call),
+        if classify::by_status(response.status().as_u16()) != StatusVerdict::Accepted {
+            return self.target.failure(response).await;
         }
-    }
-
-    async fn judge(&self, mut response: Response) -> Delivery {
-        let status = response.status();
-        if classify::by_status(status.as_u16()) == StatusVerdict::Accepted {
-            read(&mut response, DRAIN_MAX).await;
-            return Delivery::Accepted;
-        }
-        let after = response
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|value| classify::retry_after(value.to_str().ok()?, SystemTime::now()));
-        let mut message = format!("{} answered {status}", self.call);
-        if status.is_redirection() {
-            let host = self.redirect_host(response.headers());
-            message.push_str(&format!(" to {host}; redirects are not followed; change the url"));
-        }
-        let excerpt = self.excerpt(&read(&mut response, EXCERPT_MAX).await);
-        if !excerpt.is_empty() {
-            message.push_str(": ");
-            message.push_str(&excerpt);
-        }
-        classify::answered(status.as_u16(), after, &message)
-    }
-
-    /// Returns the host of a redirect.
-    fn redirect_host(&self, headers: &HeaderMap) -> String {
-        let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
-        let target = location.and_then(|location| self.url.join(location).ok());
-        let host = target.as_ref().and_then(Url::host_str);
-        host.map_or_else(|| "an unknown host".to_owned(), |host| format!("`{host}`"))
-    }
-
-    /// Returns a response as text that is safe to show: shortened, without control characters and
-    /// secrets.
-    fn excerpt(&self, body: &[u8]) -> String {
-        let mut text = String::from_utf8_lossy(body).into_owned();
-        for secret in &self.hidden {
-            text = text.replace(secret.expose_secret(), "[hidden]");
-        }
-        harmless(text.trim())
+        read(&mut response, DRAIN_MAX).await;
+        Delivery::Accepted
     }
 }
 
@@ -300,79 +204,6 @@ impl Publisher for HttpPublisher {
 
 impl fmt::Debug for HttpPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HttpPublisher").field(&self.call).finish()
+        f.debug_tuple("HttpPublisher").field(&self.target.call).finish()
     }
-}
-
-fn client(
-    settings: &HttpPublisherSettings,
-    url: &Url,
-    lookup: Arc<dyn NameLookup>,
-) -> Result<Client, InvalidSettings> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // If another thread installed one first, that one is used.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    }
-    let mut builder = Client::builder()
-        .user_agent(concat!("relais/", env!("CARGO_PKG_VERSION")))
-        .no_proxy()
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        .retry(reqwest::retry::never())
-        // Sends the same request whatever features other connectors enable.
-        .no_gzip()
-        .timeout(settings.timeout)
-        .connect_timeout(settings.connect_timeout.min(settings.timeout.mul_f64(0.75)))
-        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-        .pool_idle_timeout(IDLE_TIME);
-    if !settings.allow_private {
-        builder = builder.dns_resolver(Arc::new(PublicResolver(lookup)));
-    }
-    if url.scheme() == "http" {
-        // Without TLS it must work on machines without root certificates.
-        builder = builder.tls_certs_only([]);
-    }
-    builder.build().map_err(|error| {
-        let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        let text = format!(
-            "cannot build the HTTP client: {why}; https needs the root certificates of the system"
-        );
-        InvalidSettings::new(text).caused_by(error)
-    })
-}
-
-/// Returns the secrets that a target might echo: header values, the tokens in them, the segments of
-/// the URL's path and the values in its query. The longest come first, because one may contain
-/// another.
-fn hidden(headers: &[(String, SecretString)], url: &Url) -> Vec<SecretString> {
-    let values = headers.iter().map(|(_, value)| value.expose_secret());
-    let values =
-        values.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, token)| token)]);
-    let written = url.query().unwrap_or_default().split('&');
-    let written = written.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
-    let mut hidden: Vec<String> = values
-        .flatten()
-        .chain(url.path().split('/'))
-        .chain(written)
-        .map(str::to_owned)
-        .chain(url.query_pairs().map(|(_, value)| value.into_owned()))
-        .filter(|text| text.len() >= HIDDEN_MIN)
-        .collect();
-    hidden.sort_by_key(|text| std::cmp::Reverse(text.len()));
-    hidden.into_iter().map(SecretString::from).collect()
-}
-
-/// Reads at most `max` bytes of the body, and only what arrives in time.
-async fn read(response: &mut Response, max: usize) -> Vec<u8> {
-    let mut body = Vec::new();
-    let all = async {
-        while let Ok(Some(chunk)) = response.chunk().await {
-            body.extend_from_slice(&chunk[..chunk.len().min(max - body.len())]);
-            if body.len() == max {
-                break;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(DRAIN_TIME, all).await;
-    body
 }

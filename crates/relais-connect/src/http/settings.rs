@@ -13,7 +13,8 @@ use relais_core::{
 use reqwest::{Url, header::HeaderName};
 
 use super::{
-    HttpPublisherSettings, Method, OnInvalidBody, SecretString, WebhookSecret, private_address,
+    HttpHandlerSettings, HttpPublisherSettings, Method, OnInvalidBody, SecretString, WebhookSecret,
+    private_address,
 };
 
 /// The largest body of a request unless the configuration has another.
@@ -60,6 +61,20 @@ settings! {
         secrets: HiddenList<WebhookSecret>;
         /// add the headers of CloudEvents 1.0
         cloudevents: OnOff = false;
+        /// allow connections to private addresses
+        allow_private: OnOff = false;
+    }
+
+    /// `[[handler]]` of kind `http`
+    pub struct HttpHandlerKeys {
+        /// `https://` or `http://`, without credentials
+        url: TargetUrl => "write for example \"https://billing.example.com/relais\"";
+        /// sent with every call; they replace headers of the message. Never shown
+        headers: HiddenTable<SecretString>;
+        /// sign each call (Standard Webhooks). After `whsec_` it is Base64
+        secret: Option<Hidden<WebhookSecret>>;
+        /// instead of `secret`: 1 to 8; each call has a signature of each
+        secrets: HiddenList<WebhookSecret>;
         /// allow connections to private addresses
         allow_private: OnOff = false;
     }
@@ -130,18 +145,7 @@ impl HttpTargetKeys {
     /// Reports keys that do not fit together, by name.
     pub fn check(&self, report: &mut dyn FnMut(&str, String)) {
         check_secrets(self.secret.is_some(), &self.secrets, report);
-        for (name, _) in &self.headers {
-            if HeaderName::from_bytes(name.as_bytes()).is_err() {
-                report("headers", format!("`{name}` is not a header name"));
-            }
-        }
-        let host = self.url.host_str().unwrap_or_default();
-        let is_local = host == "localhost" || host.ends_with(".localhost");
-        let is_public = private_address::check_url(self.url.as_str(), self.allow_private).is_ok();
-        if !self.allow_private && (is_local || !is_public) {
-            let text = "is a private address; set `allow_private = true` if that is meant";
-            report("url", text.to_owned());
-        }
+        check_target(&self.url, self.allow_private, &self.headers, report);
     }
 
     /// Returns the settings of the publisher.
@@ -154,6 +158,49 @@ impl HttpTargetKeys {
             allow_private: self.allow_private,
             ..HttpPublisherSettings::new(self.url.as_str())
         }
+    }
+}
+
+impl HttpHandlerKeys {
+    /// Reports keys that do not fit together, by name.
+    pub fn check(&self, report: &mut dyn FnMut(&str, String)) {
+        check_secrets(self.secret.is_some(), &self.secrets, report);
+        check_target(&self.url, self.allow_private, &self.headers, report);
+    }
+
+    /// Returns the secrets of which each call has a signature.
+    pub fn signing(&self) -> Vec<WebhookSecret> {
+        self.secret.iter().chain(&self.secrets).cloned().collect()
+    }
+
+    /// Returns the settings of the handler of this name.
+    pub fn settings(&self, name: &str) -> HttpHandlerSettings {
+        HttpHandlerSettings {
+            headers: self.headers.clone(),
+            secrets: self.signing(),
+            allow_private: self.allow_private,
+            ..HttpHandlerSettings::new(name, self.url.as_str())
+        }
+    }
+}
+
+fn check_target(
+    url: &Url,
+    allow_private: bool,
+    headers: &[(String, SecretString)],
+    report: &mut dyn FnMut(&str, String),
+) {
+    for (name, _) in headers {
+        if HeaderName::from_bytes(name.as_bytes()).is_err() {
+            report("headers", format!("`{name}` is not a header name"));
+        }
+    }
+    let host = url.host_str().unwrap_or_default();
+    let is_local = host == "localhost" || host.ends_with(".localhost");
+    let is_public = private_address::check_url(url.as_str(), allow_private).is_ok();
+    if !allow_private && (is_local || !is_public) {
+        let text = "is a private address; set `allow_private = true` if that is meant";
+        report("url", text.to_owned());
     }
 }
 

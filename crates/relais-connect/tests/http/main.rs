@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod handler;
 mod publisher;
 mod source;
 mod stalled;

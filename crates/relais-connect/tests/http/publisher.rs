@@ -40,7 +40,7 @@ async fn deliver(settings: HttpPublisherSettings) -> Delivery {
     deliveries.remove(0)
 }
 
-async fn serve(router: Router) -> SocketAddr {
+pub(crate) async fn serve(router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
@@ -49,7 +49,7 @@ async fn serve(router: Router) -> SocketAddr {
 }
 
 /// A target that reads one request and then behaves as configured.
-async fn raw(answer: &'static [u8], and_then: After) -> SocketAddr {
+pub(crate) async fn raw(answer: &'static [u8], and_then: After) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -66,7 +66,7 @@ async fn raw(answer: &'static [u8], and_then: After) -> SocketAddr {
 }
 
 #[derive(Clone, Copy)]
-enum After {
+pub(crate) enum After {
     Close,
     Stall,
 }
@@ -368,7 +368,7 @@ async fn one_relais_receives_what_another_sends() {
 }
 
 /// A TLS server with an untrusted certificate, for this test only.
-fn untrusted() -> SocketAddr {
+pub(crate) fn untrusted() -> SocketAddr {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
     let chain = CertificateDer::from_pem_slice(include_bytes!("untrusted-cert.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("untrusted-key.pem")).unwrap();

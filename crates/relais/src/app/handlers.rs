@@ -17,7 +17,7 @@ use relais_core::{
     retry::RetryPolicy,
 };
 
-use super::App;
+use super::{App, remote::RemoteSetup};
 use crate::inbox::EventAction;
 
 /// The default time limit of a handler: shorter than the idle transaction time-out of the database, so that
@@ -83,6 +83,8 @@ impl<H: Handler + 'static> IntoHandler for Arc<H> {
 pub(crate) struct Subscriber {
     pub(super) settings: HandlerSettings,
     pub(crate) actions: HashMap<String, EventAction>,
+    /// The handler in another process that is called for all of them.
+    pub(super) remote: Option<RemoteSetup>,
 }
 
 /// The actions by event type, for each inbox.
@@ -179,15 +181,27 @@ impl App {
         event_type: &str,
         handler: impl IntoHandler,
     ) -> Self {
-        let is_name = !subscriber.is_empty()
-            && !subscriber.contains(INBOX_SEPARATOR)
-            && !subscriber.contains(SUBSCRIBER_SEPARATOR);
-        assert!(is_name, "subscriber `{subscriber}`: a name without `::` and `@` is needed");
         let handler = EventAction::Handler(handler.into_handler());
-        let actions = &mut self.subscribers.entry(subscriber.to_owned()).or_default().actions;
-        let before = actions.insert(event_type.to_owned(), handler);
+        let subscriber_of = self.subscriber_named(subscriber);
+        assert!(
+            subscriber_of.remote.is_none(),
+            "`{subscriber}` is a handler in another process; give the subscriber another name"
+        );
+        let before = subscriber_of.actions.insert(event_type.to_owned(), handler);
         assert!(before.is_none(), "subscriber `{subscriber}` handles `{event_type}` already");
         self
+    }
+
+    /// Returns the subscriber of this name, added if it is new.
+    ///
+    /// # Panics
+    /// If the name is empty or contains `::` or `@`.
+    pub(super) fn subscriber_named(&mut self, name: &str) -> &mut Subscriber {
+        let is_name = !name.is_empty()
+            && !name.contains(INBOX_SEPARATOR)
+            && !name.contains(SUBSCRIBER_SEPARATOR);
+        assert!(is_name, "subscriber `{name}`: a name without `::` and `@` is needed");
+        self.subscribers.entry(name.to_owned()).or_default()
     }
 
     /// Sets the settings of a subscriber.

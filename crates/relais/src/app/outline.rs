@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use relais_core::store::StoreDriver;
 
-use super::{App, DestinationSettings, destination::DestinationSetup};
+use super::{App, DestinationSettings, destination::DestinationSetup, remote_target};
 use crate::observe::Observer;
 
 /// The outline of an app.
@@ -16,7 +16,7 @@ pub struct Outline {
     pub observer: Arc<Observer>,
     /// Names of sources.
     pub sources: Vec<String>,
-    /// Names of destinations, with their settings.
+    /// Names of destinations, with their settings. Remote handlers are among them: `@name`.
     pub destinations: Vec<(String, DestinationSettings)>,
 }
 
@@ -37,11 +37,15 @@ impl App {
             DestinationSetup::Bulk(_, settings) => settings.destination.clone(),
         };
         let destinations = self.destinations.iter();
+        let destinations = destinations.map(|(name, d)| (name.clone(), settings(d)));
+        let handlers = self.subscribers.iter().filter_map(|(name, subscriber)| {
+            Some((remote_target(name), subscriber.remote.as_ref()?.1.clone()))
+        });
         Outline {
             store: Arc::clone(&self.store),
             observer: Arc::clone(&self.observer),
             sources: self.sources.iter().map(|(name, _)| name.clone()).collect(),
-            destinations: destinations.map(|(name, d)| (name.clone(), settings(d))).collect(),
+            destinations: destinations.chain(handlers).collect(),
         }
     }
 }

@@ -43,7 +43,8 @@ impl PayloadValidator for AppValidator {
                 Some(EventAction::Handler(handler)) => handled(Arc::clone(handler), row).await,
                 Some(EventAction::Routes(routes)) => Ok(routed(routes, &row)),
                 Some(EventAction::Processes) => self.operator.validate(&row).await,
-                Some(EventAction::Ignored) => Ok(Outcome::Done),
+                // A call would have effects: only the service can validate.
+                Some(EventAction::Remote | EventAction::Ignored) => Ok(Outcome::Done),
                 None => Ok(unknown(&row)),
             }
         })

@@ -17,6 +17,16 @@ impl InboxWorker {
         if !self.processes.is_ready() {
             return Ok(Vec::new());
         }
+        let mut entries =
+            if self.remote.is_some() { self.admit_calls() } else { self.admit_handlers() };
+        let noted = self.reader.note_losses(entries.iter()).await;
+        if !matches!(noted, Ok(true)) {
+            entries.drain(..).for_each(|entry| self.give_back(&entry));
+        }
+        noted.map(|_| entries)
+    }
+
+    fn admit_handlers(&mut self) -> Vec<RowInFlight<InboxRow>> {
         let room = self.handlers_max.saturating_sub(self.handlers.len());
         let mut entries = Vec::new();
         while entries.len() < room
@@ -27,11 +37,7 @@ impl InboxWorker {
                 None => entries.push(entry),
             }
         }
-        let noted = self.reader.note_losses(entries.iter()).await;
-        if !matches!(noted, Ok(true)) {
-            entries.drain(..).for_each(|entry| self.give_back(&entry));
-        }
-        noted.map(|_| entries)
+        entries
     }
 
     /// Settles a row without handling it.

@@ -11,8 +11,16 @@ use relais_core::{
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{FinishedHandler, InboxWorker};
+use super::{FinishedHandler, InboxWorker, remote::ReturnedCall};
 use crate::{key_queues::RowInFlight, observe::trace::OpenSpan};
+
+/// The end of a handler.
+pub(super) enum HandlerEnd {
+    /// It ran in a transaction of the user's driver, which has ended too.
+    Ran(HandleOutcome, Option<OpenSpan>),
+    /// It was called in another process.
+    Called(ReturnedCall),
+}
 
 impl InboxWorker {
     pub(super) fn start(&mut self, handler: Arc<dyn Handler>, entry: RowInFlight<InboxRow>) {
@@ -41,7 +49,7 @@ impl InboxWorker {
                     HandleOutcome::RolledBack(Outcome::retry("HANDLER_TIMEOUT", &text))
                 }
             };
-            (entry, handled, span)
+            (entry, HandlerEnd::Ran(handled, span))
         });
     }
 

@@ -12,7 +12,7 @@ use relais_core::{
 };
 
 use super::{InboxWorker, UnsettledRow, log_handled, write_size::WriteSize};
-use crate::{key_queues::RowInFlight, random::random, wake};
+use crate::{key_queues::RowInFlight, observe::trace::HandlingSpan, random::random, wake};
 
 impl InboxWorker {
     /// Settles a row whose outcome is known without running anything.
@@ -43,11 +43,13 @@ impl InboxWorker {
             InboxFate::Processed { messages, changes, .. } => {
                 changes.iter().for_each(warn);
                 let sent = changes.iter_mut().flat_map(|change| &mut change.messages);
-                self.mark(&entry.row, messages.iter_mut().chain(sent));
+                let handling = self.handling(&entry.row);
+                self.mark(&entry.row, messages.iter_mut().chain(sent), handling);
                 log_handled(&entry.row);
             }
             InboxFate::Ignored { problem } => {
-                self.mark(&entry.row, std::iter::empty());
+                let handling = self.handling(&entry.row);
+                self.mark(&entry.row, std::iter::empty(), handling);
                 let (source, message_id) = (&entry.row.source_system, &entry.row.message_id);
                 tracing::debug!(
                     source,
@@ -91,14 +93,46 @@ impl InboxWorker {
                 );
             }
         }
+        self.settle_as(entry, fate);
+    }
+
+    /// Settles a row that a handler in another process has handled, with the messages of its answer.
+    pub(super) fn push_handled(
+        &mut self,
+        entry: &RowInFlight<InboxRow>,
+        mut messages: Vec<NewMessage>,
+        handling: Option<HandlingSpan>,
+    ) {
+        for message in &mut messages {
+            message.causation_id.get_or_insert_with(|| entry.row.message_id.clone());
+            if message.correlation_id.is_none() {
+                let correlation = entry.row.headers.get("correlation-id");
+                message.correlation_id = correlation.map(str::to_owned);
+            }
+        }
+        self.mark(&entry.row, messages.iter_mut(), handling);
+        log_handled(&entry.row);
+        let (changes, copies) = (Vec::new(), Vec::new());
+        self.settle_as(entry, InboxFate::Processed { messages, changes, copies });
+    }
+
+    fn settle_as(&mut self, entry: &RowInFlight<InboxRow>, fate: InboxFate) {
         let (lane, epoch) = (entry.lane.lane, entry.lane.epoch);
         self.size.add(&fate);
         self.settlements.push(InboxSettlement { id: entry.row.id, lane, epoch, fate });
     }
 
+    fn handling(&self, row: &InboxRow) -> Option<HandlingSpan> {
+        self.counters.tracer.as_ref().map(|tracer| tracer.handling(row))
+    }
+
     /// Writes the time of reception and the trace of a row to the headers of its messages.
-    fn mark<'m>(&mut self, row: &InboxRow, messages: impl Iterator<Item = &'m mut NewMessage>) {
-        let handling = self.counters.tracer.as_ref().map(|tracer| tracer.handling(row));
+    fn mark<'m>(
+        &mut self,
+        row: &InboxRow,
+        messages: impl Iterator<Item = &'m mut NewMessage>,
+        handling: Option<HandlingSpan>,
+    ) {
         for message in messages {
             message.headers.set_received_at(row.received_at);
             if let Some(handling) = &handling {

@@ -122,6 +122,13 @@ impl DestinationCounters {
         }
     }
 
+    /// Counts a message that a handler in another process has handled.
+    pub(crate) fn handled(&self, received_at: Timestamp) {
+        self.dispatched.fetch_add(1, Relaxed);
+        self.delivered_at.store(self.clock.now().0, Relaxed);
+        self.dispatch.record(self.clock.since(received_at));
+    }
+
     /// Records the duration of a call to the target.
     pub(crate) fn called(&self, took: Duration) {
         self.publish.record(took);

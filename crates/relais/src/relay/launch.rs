@@ -6,7 +6,6 @@ use std::{
 };
 
 use relais_core::{
-    breaker::BreakerState,
     fault::Outlook,
     outbox::{OutboxFate, OutboxRow},
     store::StoreError,
@@ -16,9 +15,8 @@ use super::{FinishedCall, Relay, observation::CallObservation};
 use crate::{
     key_queues::RowInFlight,
     lane_reader::UNSETTLED_MAX,
-    publish_guard::Permit,
+    permit::Permit,
     quarantine::outbox_fate,
-    random::random,
     timing::{REST_MAX, WOKEN_REST_MAX},
 };
 
@@ -52,7 +50,7 @@ impl Relay {
                 }
                 Permit::Full => break,
             }
-            self.choose_probe();
+            self.probed.choose(self.guard.limits(), &mut self.reader.queues);
             let entries = self.reader.queues.take(batching);
             let Some(first) = entries.first() else { break };
             started += entries.len();
@@ -82,16 +80,6 @@ impl Relay {
     fn defer_failing_keys(&mut self) -> VecDeque<String> {
         let limits = self.guard.limits();
         self.reader.queues.defer_keys(|key| limits.outlook(key) == Outlook::Bad)
-    }
-
-    /// Chooses the key of the one call that probes the target while the breaker is half open: a key that
-    /// succeeded lately, else one that has not failed. Bad messages in front cannot keep the breaker open.
-    fn choose_probe(&mut self) {
-        let limits = self.guard.limits();
-        if limits.state() == BreakerState::HalfOpen {
-            let rank = |key: &str| (self.probed.contains(key), limits.outlook(key));
-            self.reader.queues.put_first(rank, random());
-        }
     }
 
     /// Settles a suspect without a call: it is no evidence about the target.

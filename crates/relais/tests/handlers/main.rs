@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod forms;
+mod remote;
 mod several;
 mod trouble;
 

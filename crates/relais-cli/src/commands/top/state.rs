@@ -136,13 +136,13 @@ pub(super) struct TopConfig {
 
 impl TopConfig {
     pub(super) fn new(settings: &Settings) -> Self {
-        let destinations = settings.destinations.iter();
+        let destinations =
+            settings.destinations.iter().map(|d| (d.name.clone(), d.limits.rate.map(show_rate)));
+        let handlers = settings.handlers.iter().map(|h| (h.target(), h.limits.rate.map(show_rate)));
         Self {
             store: settings.store.url.to_string(),
             sources: settings.sources.iter().map(|source| source.name.clone()).collect(),
-            destinations: destinations
-                .map(|d| (d.name.clone(), d.limits.rate.map(show_rate)))
-                .collect(),
+            destinations: destinations.chain(handlers).collect(),
         }
     }
 }

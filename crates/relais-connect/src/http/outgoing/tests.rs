@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::row;
 
 fn headers_of(row: &OutboxRow) -> Result<HeaderMap, String> {
-    let fixed = fixed(&[("authorization".into(), "Bearer right".into())]).unwrap();
+    let fixed = fixed(&[("authorization".into(), "Bearer right".into())], OURS).unwrap();
     RequestHeaders { fixed: &fixed, secrets: &[], cloudevents: false, now_seconds: 0 }.headers(row)
 }
 
@@ -136,7 +136,7 @@ fn configured_headers_override_the_row_but_not_relais() {
     let mut row = row("{}");
     row.headers.set("X-Api-Key", "of the row");
     let of_settings = [("x-api-key".to_owned(), SecretString::from("of the settings"))];
-    let fixed = fixed(&of_settings).unwrap();
+    let fixed = fixed(&of_settings, OURS).unwrap();
     let builder =
         RequestHeaders { fixed: &fixed, secrets: &[], cloudevents: false, now_seconds: 0 };
     let map = builder.headers(&row).unwrap();
@@ -144,7 +144,7 @@ fn configured_headers_override_the_row_but_not_relais() {
     for (name, value) in
         [("Host", "x"), ("message-id", "x"), ("a b", "x"), ("x", "a\r\nb"), ("webhook-id", "x")]
     {
-        let error = super::fixed(&[(name.into(), value.into())]).expect_err(name);
+        let error = super::fixed(&[(name.into(), value.into())], OURS).expect_err(name);
         assert!(!error.contains("a\r\nb"));
     }
 }
@@ -153,7 +153,7 @@ fn configured_headers_override_the_row_but_not_relais() {
 fn cloudevents_have_their_attributes() {
     let mut row = OutboxRow { aggregate_id: "a \"é%".into(), ..row("{}") };
     row.headers.set("ce-id", "evil");
-    let fixed = fixed(&[]).unwrap();
+    let fixed = fixed(&[], OURS).unwrap();
     let builder = RequestHeaders { fixed: &fixed, secrets: &[], cloudevents: true, now_seconds: 0 };
     let map = builder.headers(&row).unwrap();
     for (name, value) in [
@@ -173,7 +173,7 @@ fn cloudevents_have_their_attributes() {
 #[test]
 fn each_secret_signs() {
     let secrets = ["one".parse().unwrap(), "two".parse().unwrap()];
-    let fixed = fixed(&[]).unwrap();
+    let fixed = fixed(&[], OURS).unwrap();
     let builder =
         RequestHeaders { fixed: &fixed, secrets: &secrets, cloudevents: false, now_seconds: 99 };
     let row = row("{}");

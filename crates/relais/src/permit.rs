@@ -1,0 +1,72 @@
+//! Decides whether a call to a target may start, and which key goes first while the target is probed.
+
+use std::{collections::HashSet, time::Duration};
+
+use relais_core::breaker::BreakerState;
+
+use crate::{
+    key_queues::{KeyQueues, QueueRow},
+    limits::SharedLimits,
+    random::random,
+};
+
+/// The rest of a paused target; a resume wakes it.
+const PAUSED_REST: Duration = Duration::from_secs(1);
+
+/// The permission to start a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    Go,
+    /// Ask again after this long.
+    Wait(Duration),
+    /// Ask again when a call returned.
+    Full,
+}
+
+impl SharedLimits {
+    /// Requests one call beside those in flight and those that were permitted and have not begun. After `Go`
+    /// the call must follow: it is counted by the rate.
+    pub(crate) fn permit(&self, in_flight: usize) -> Permit {
+        if self.is_paused() {
+            return Permit::Wait(PAUSED_REST);
+        }
+        let limit = match self.state() {
+            BreakerState::Open => return Permit::Wait(self.wait()),
+            BreakerState::HalfOpen => 1,
+            BreakerState::Closed => self.concurrency(),
+        };
+        if in_flight >= limit {
+            return Permit::Full;
+        }
+        match self.take() {
+            Ok(()) => Permit::Go,
+            Err(wait) => Permit::Wait(wait),
+        }
+    }
+}
+
+/// The keys that failed since the breaker opened: other keys are sent first.
+#[derive(Debug, Default)]
+pub(crate) struct ProbedKeys(HashSet<String>);
+
+impl ProbedKeys {
+    pub(crate) fn insert(&mut self, key: &str) {
+        self.0.insert(key.to_owned());
+    }
+
+    /// Forgets the keys once the breaker is closed.
+    pub(crate) fn update(&mut self, state: BreakerState) {
+        if state == BreakerState::Closed {
+            self.0.clear();
+        }
+    }
+
+    /// Chooses the key of the one call that probes the target while the breaker is half open: a key that
+    /// succeeded lately, else one that has not failed. Bad messages in front cannot keep the breaker open.
+    pub(crate) fn choose<R: QueueRow>(&self, limits: &SharedLimits, queues: &mut KeyQueues<R>) {
+        if limits.state() == BreakerState::HalfOpen {
+            let rank = |key: &str| (self.0.contains(key), limits.outlook(key));
+            queues.put_first(rank, random());
+        }
+    }
+}
