@@ -1,6 +1,7 @@
 //! From settings to the parts of a running relais. Only this module constructs them.
 
 mod admin;
+mod adopt;
 mod connect;
 mod dead_letters;
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
@@ -17,7 +18,7 @@ pub(crate) use self::{
     dead_letters::dead_letters,
 };
 use relais::{
-    App, BulkSettings, BulkTarget, DestinationSettings, Hydrator,
+    App, BulkSettings, BulkTarget, DestinationSettings, Hydrator, JsonGate,
     http::{
         HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceKeys, HttpSourceSettings,
         HttpTargetKeys, Tls,
@@ -205,6 +206,9 @@ pub(crate) async fn app(
     for process in &settings.processes {
         app = app.process(process.definition.clone());
     }
+    if !settings.adoptions.is_empty() {
+        app = app.follow_adopted();
+    }
     for event_type in &settings.ignored.event_types {
         app = app.ignore(event_type);
     }
@@ -215,6 +219,9 @@ pub(crate) async fn app(
         let name = &destination.name;
         app = match delivers {
             DeliveryPath::Single(publisher) => {
+                let adopted = settings.adoptions.iter().any(|a| a.adoption.may_have(name));
+                let publisher: Arc<dyn Publisher> =
+                    if adopted { Arc::new(JsonGate::new(publisher)) } else { publisher };
                 app.destination_with(name, publisher, guards(destination))
             }
             DeliveryPath::Bulk(target, settings) => app.bulk_destination(name, target, *settings),
@@ -263,7 +270,7 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
         SourceOrigin::Kafka(origin) => kafka::source(source, origin).err(),
         SourceOrigin::Rabbitmq(origin) => rabbitmq::source(source, origin).err(),
     });
-    destinations.into_iter().chain(sources).collect()
+    destinations.into_iter().chain(sources).chain(adopt::refused(settings)).collect()
 }
 
 fn guards(destination: &DestinationConfig) -> DestinationSettings {
