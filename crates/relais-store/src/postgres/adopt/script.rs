@@ -36,7 +36,7 @@ impl AdoptScript {
     /// `table` must fit the adoption.
     pub(super) fn of(adoption: &Adoption, table: &FoundTable) -> Self {
         let terms = Terms { adoption, table };
-        let (name, source) = (table.name.as_str(), table.name.as_str());
+        let name = table.name.as_str();
         let (id, key_type) = (terms.identifier("id"), terms.type_of("id"));
         let by_created = match adoption.column("created_at") {
             Some(column) => format!("ORDER BY r.{}, r.{id}", identifier(column)),
@@ -60,12 +60,17 @@ impl AdoptScript {
             ("assignments", terms.assignments().join(",\n    ")),
             ("rights", terms.rights()),
         ]);
-        let copy = |source: &str, order: &str| {
-            let place = [("source", source.to_owned()), ("order", order.to_owned())];
-            render(adopt_sql!("copy"), &[&place, &values])
+        let unknown = render(adopt_sql!("is_new"), &[&values]).trim_end().to_owned();
+        let copy = |source: &str, order: &str, is_new: &str| {
+            let place = [("source", source), ("order", order), ("is_new", is_new)];
+            let place = place.map(|(name, value)| (name, value.to_owned()));
+            render(adopt_sql!("copy"), &[&place, &values]).trim_end().to_owned()
         };
-        let copy_new = [("copy", copy("relais_new", "").trim_end().to_owned())];
-        let copy_body = render(adopt_sql!("copy_body"), &[&copy_new, &values]);
+        let copies = [
+            ("copy", copy("relais_new", "", "TRUE")),
+            ("copy_rest", copy("relais_new", "", &unknown)),
+        ];
+        let copy_body = render(adopt_sql!("copy_body"), &[&copies, &values]);
         let new = terms.of_row("NEW");
         let reset_body = render(adopt_sql!("reset_body"), &[&[("condition", condition)], &new]);
         let bodies = [("copy_body", copy_body.clone()), ("reset_body", reset_body.clone())];
@@ -80,8 +85,8 @@ impl AdoptScript {
             functions: render(adopt_sql!("functions"), &[&bodies, &values]),
             triggers: plain(adopt_sql!("triggers")),
             drop_triggers: plain(adopt_sql!("drop_triggers")),
-            existing: copy(source, &by_created),
-            copy_one: copy(&one, ""),
+            existing: copy(name, &by_created, &unknown),
+            copy_one: copy(&one, "", &unknown),
             current: plain(adopt_sql!("current")),
             write_back: (!terms.assignments().is_empty()).then(|| plain(adopt_sql!("write_back"))),
             grants: plain(adopt_sql!("grants")),
