@@ -162,7 +162,7 @@ pub(super) async fn settle(
     }
     let reached = statements.apply(&transaction, fence, &rows).await?;
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-    adopt::write_back(&mut transaction, &adopted.all(), &ids).await?;
+    adopt::write_back(&mut transaction, &adopted.all(), None, &ids).await?;
     crate::fail_point!("settle_bulk.before_commit");
     transaction.commit().await?;
     Ok(settled(rows.len(), reached))

@@ -126,7 +126,7 @@ async fn resolve(
     };
     if letter.origin == Origin::Outbox {
         let ids: Vec<i64> = letter.origin_id.into_iter().collect();
-        adopt::write_back(&mut transaction, &adopted.all(), &ids).await?;
+        adopt::write_back(&mut transaction, &adopted.all(), None, &ids).await?;
     }
     crate::fail_point!("resolve.before_commit");
     transaction.commit().await?;
@@ -301,7 +301,7 @@ async fn fail_pending(
         transaction.execute(sql!("announce_bulk"), &[&job]).await?;
     }
     audit(&transaction, by, "outbox.failed", &id.to_string()).await?;
-    adopt::write_back(&mut transaction, &adopted.all(), &[id]).await?;
+    adopt::write_back(&mut transaction, &adopted.all(), None, &[id]).await?;
     crate::fail_point!("fail_row.before_commit");
     transaction.commit().await?;
     Ok(DecisionResult::Done)

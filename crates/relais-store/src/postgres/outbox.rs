@@ -156,7 +156,7 @@ async fn settle_batch(
     bury(&transaction, &bury_all, &failed, &fence.worker).await?;
     if is_adopted {
         let ids: Vec<i64> = settlements.iter().map(|row| row.id).collect();
-        adopt::write_back(&mut transaction, &adopted.all(), &ids).await?;
+        adopt::write_back(&mut transaction, &adopted.all(), Some(destination), &ids).await?;
     }
     crate::fail_point!("settle_outbox.before_commit");
     transaction.commit().await?;

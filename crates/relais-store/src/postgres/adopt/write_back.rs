@@ -17,15 +17,17 @@ const ROW_WAIT: Duration = Duration::from_millis(50);
 /// After this many rows that could not be written one by one, the others of the batch wait too.
 const FAILURES_MAX: usize = 3;
 
-/// Writes back the results of copies of these ids, as they are now.
+/// Writes back the results of copies of these ids, as they are now; with a destination, only into tables whose rows
+/// may have it.
 pub(in super::super) async fn write_back(
     transaction: &mut Transaction<'_>,
     tables: &[AdoptedTable],
+    destination: Option<&str>,
     ids: &[i64],
 ) -> Result<(), Failure> {
-    let mut written: Vec<&str> = Vec::new();
-    for script in tables.iter().filter_map(|table| table.script.as_deref()) {
-        written.push(&script.name);
+    let is_asked =
+        |table: &&AdoptedTable| destination.is_none_or(|name| table.adoption.may_have(name));
+    for script in tables.iter().filter(is_asked).filter_map(|table| table.script.as_deref()) {
         if !script.writes() || apply(transaction, script, ids, BATCH_WAIT).await? == Written::Yes {
             continue;
         }
@@ -38,7 +40,9 @@ pub(in super::super) async fn write_back(
         }
         postpone(transaction, &left, &[], Some(&script.name)).await?;
     }
-    if written.len() < tables.len() {
+    if tables.iter().filter(is_asked).any(|table| table.script.is_none()) {
+        let scripts = tables.iter().filter_map(|table| table.script.as_deref());
+        let written: Vec<&str> = scripts.map(|script| script.name.as_str()).collect();
         postpone(transaction, ids, &written, None).await?;
     }
     Ok(())
