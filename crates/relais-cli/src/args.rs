@@ -1,5 +1,6 @@
 //! The definition of the command line: commands, arguments and help texts.
 
+mod adopt;
 mod control;
 mod dead_letters;
 mod decision;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
+    adopt::{AdoptCommand, RemoveAdoption},
     control::{ControlArgs, DestinationCommand, SourceCommand},
     dead_letters::{
         AuditCommand, DeadLetterCommand, DeadLetterList, EditArgs, ExplainArgs, KeyArgs, Resolve,
@@ -80,6 +82,9 @@ pub(crate) enum RelaisCommand {
     /// Create the tables, or update them to this version
     #[command(after_help = "Example:\n  relais migrate --print --database postgres > relais.sql")]
     Migrate(MigrateArgs),
+    /// Deliver rows of an application's own outbox table
+    #[command(subcommand)]
+    Adopt(AdoptCommand),
     /// Show counts, backlogs, circuit breakers and workers
     #[command(after_help = "Example:\n  relais status")]
     Status(StatusArgs),

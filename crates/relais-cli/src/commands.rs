@@ -1,5 +1,6 @@
 //! The commands, one per file: each parses its arguments, calls the store and prints the result.
 
+mod adopt;
 mod audit;
 mod bench;
 mod check;
@@ -57,6 +58,7 @@ pub(crate) async fn dispatch(cli: Cli, wrap_store: WrapStore) -> Done {
         RelaisCommand::Check(args) => check::check(&context, &args).await,
         RelaisCommand::Schema => schema::schema_json(&context),
         RelaisCommand::Migrate(args) => migrate::migrate(&context, &args).await,
+        RelaisCommand::Adopt(command) => adopt::adopt(&context, command).await,
         RelaisCommand::Status(args) => status::status(&context, &args).await,
         RelaisCommand::Health(args) => health::health(&context, &args).await,
         RelaisCommand::Inbox(command) => rows::inbox(&context, command).await,
@@ -116,6 +118,8 @@ impl CommandContext {
         let connected = Database::connect(&settings).await;
         let database =
             connected.map_err(|error| CommandError::failed(unreachable(&settings, &error)))?;
+        // Decisions about copies of adopted rows are written back too.
+        database.adopt(&settings).await?;
         Ok((settings, database.store()))
     }
 }

@@ -4,6 +4,7 @@
 //! of a connector in its crate, the others here beside the code that reads their section. `sections` lists all.
 
 mod admin;
+mod adopt;
 mod destination;
 mod engine;
 mod handler;
@@ -25,6 +26,8 @@ pub(crate) mod explain;
 pub(crate) mod schema;
 
 #[cfg(test)]
+mod adopt_tests;
+#[cfg(test)]
 mod excerpt_tests;
 #[cfg(test)]
 mod kafka_tests;
@@ -41,11 +44,13 @@ mod tests;
 
 use std::{path::Path, time::Duration};
 
+use relais::postgres::Adoption;
 use relais_admin::AdminToken;
 use relais_core::{query::Retention, retry::RetryPolicy};
 use toml::de::DeTable;
 
 pub(crate) use admin::{AdminKeys, date, scheme};
+pub(crate) use adopt::AdoptSettings;
 pub(crate) use destination::{DestinationConfig, LimitKeys, SalesforceTarget, TargetConfig};
 pub(crate) use findings::{ConfigFinding, FilePlace, SettingsError, Severity};
 pub(crate) use handler::HandlerConfig;
@@ -75,6 +80,8 @@ pub(crate) struct Settings {
     pub(crate) processes: Vec<ProcessSettings>,
     pub(crate) handlers: Vec<HandlerConfig>,
     pub(crate) destinations: Vec<DestinationConfig>,
+    /// Outbox tables of applications.
+    pub(crate) adoptions: Vec<AdoptSettings>,
     /// Names of destinations that another program serves (`external = true`).
     pub(crate) external: Vec<String>,
     /// '' is the inbox that all programs without a name share.
@@ -98,6 +105,11 @@ impl Settings {
     pub(crate) fn destination_names(&self) -> impl Iterator<Item = &str> {
         let served = self.destinations.iter().map(|d| &d.name);
         served.chain(&self.external).map(String::as_str)
+    }
+
+    /// Returns the adopted tables as the store describes them.
+    pub(crate) fn adopted(&self) -> Vec<Adoption> {
+        self.adoptions.iter().map(|adopt| adopt.adoption.clone()).collect()
     }
 
     /// Returns whether `relais run` would have no work at all.
@@ -208,6 +220,7 @@ fn settings(
         processes: process::processes(root.children("process", "type")),
         handlers: handler::handlers(root.children("handler", "name")),
         destinations,
+        adoptions: adopt::adoptions(root.children("adopt", "table")),
         external,
         inbox_name: inbox.name,
         inbox_retry: inbox.retry,

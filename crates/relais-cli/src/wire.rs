@@ -1,6 +1,7 @@
 //! From settings to the parts of a running relais. Only this module constructs them.
 
 mod admin;
+mod adopt;
 mod connect;
 mod dead_letters;
 mod handler;
@@ -18,8 +19,8 @@ pub(crate) use self::{
     dead_letters::dead_letters,
 };
 use relais::{
-    App, BreakerPolicy, BulkSettings, BulkTarget, DestinationSettings, Hydrator, OnDeadLetter,
-    RetryPolicy,
+    App, BreakerPolicy, BulkSettings, BulkTarget, DestinationSettings, Hydrator, JsonGate,
+    OnDeadLetter, RetryPolicy,
     http::{
         HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceKeys, HttpSourceSettings,
         HttpTargetKeys, Tls,
@@ -207,6 +208,9 @@ pub(crate) async fn app(
     for process in &settings.processes {
         app = app.process(process.definition.clone());
     }
+    if !settings.adoptions.is_empty() {
+        app = app.follow_adopted();
+    }
     for event_type in &settings.ignored.event_types {
         app = app.ignore(event_type);
     }
@@ -220,6 +224,9 @@ pub(crate) async fn app(
         let name = &destination.name;
         app = match delivers {
             DeliveryPath::Single(publisher) => {
+                let adopted = settings.adoptions.iter().any(|a| a.adoption.may_have(name));
+                let publisher: Arc<dyn Publisher> =
+                    if adopted { Arc::new(JsonGate::new(publisher)) } else { publisher };
                 app.destination_with(name, publisher, guards(destination))
             }
             DeliveryPath::Bulk(target, settings) => app.bulk_destination(name, target, *settings),
@@ -269,7 +276,8 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
         SourceOrigin::Rabbitmq(origin) => rabbitmq::source(source, origin).err(),
     });
     let handlers = settings.handlers.iter().filter_map(|config| handler::make(config).err());
-    destinations.into_iter().chain(sources).chain(handlers).collect()
+    let refused = adopt::refused(settings);
+    destinations.into_iter().chain(sources).chain(handlers).chain(refused).collect()
 }
 
 fn guards(destination: &DestinationConfig) -> DestinationSettings {

@@ -331,6 +331,14 @@ pub trait Store: Send + Sync {
         rows: Vec<(i64, OutboxFate)>,
     ) -> StoreResult<SettleOutcome>;
 
+    // ---- adopted tables -----------------------------------------------------------------------
+
+    /// Handles changes that applications made to rows of adopted tables, and writes results that could not be
+    /// written when the rows were settled; returns how many. A store without adopted tables has none.
+    async fn follow_adopted(&self) -> StoreResult<u64> {
+        Ok(0)
+    }
+
     // ---- processes ----------------------------------------------------------------------------
 
     /// Returns each process as it is now, in the order asked for.

@@ -208,6 +208,7 @@ impl Store for FaultyStore {
         lease_bulk(lease: BulkLease) -> Option<JobTakeover>;
         advance_bulk(fence: JobFence, advance: Advance) -> bool;
         bulk_rows(job: Uuid, after: i64, limit: usize, payloads: Payloads) -> Vec<OutboxRow>;
+        follow_adopted() -> u64;
         load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
         fire_timers(owner: TimerOwner, limit: usize) -> FiredTimers;
         cleanup(retention: Retention, mode: CleanupMode) -> CleanupCounts;

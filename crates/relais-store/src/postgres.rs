@@ -27,6 +27,7 @@ mod lanes;
 mod low_water_mark;
 
 mod accept;
+mod adopt;
 mod bulk;
 mod connection_key;
 mod control;
@@ -74,10 +75,14 @@ use uuid::Uuid;
 #[cfg(feature = "sqlx-postgres")]
 pub use self::sqlx_handler::{sqlx_handler, sqlx_handler_with};
 use self::{
-    accept::DuplicateHint, check::Durability, cleanup::Places, connect::StoreConnections,
-    low_water_mark::Marks, pools::Pools, session::Sessions,
+    accept::DuplicateHint, adopt::AdoptedTables, check::Durability, cleanup::Places,
+    connect::StoreConnections, low_water_mark::Marks, pools::Pools, session::Sessions,
 };
 pub use self::{
+    adopt::{
+        ADOPT_COLUMNS, ADOPT_STATES, AdoptDestination, AdoptPreset, Adoption, AdoptionReport,
+        InstalledAdoption,
+    },
     connect::{PostgresOptions, addresses, check_url},
     enqueue::ENQUEUE_SQL,
     handler::{HandlerFn, StateHandlerFn, handler, handler_with},
@@ -106,6 +111,7 @@ struct StoreState {
     warnings: Vec<String>,
     duplicates: DuplicateHint,
     places: Places,
+    adopted: AdoptedTables,
 }
 
 impl PostgresStore {
@@ -151,9 +157,10 @@ impl PostgresStore {
     fn new(connected: StoreConnections, options: &PostgresOptions, marks: Arc<Marks>) -> Self {
         let durability =
             if options.unsafe_durability { Durability::Waived } else { Durability::Required };
-        let (duplicates, places) = Default::default();
+        let (duplicates, places, adopted) = Default::default();
         let StoreConnections { pools, sessions, warnings } = connected;
-        let shared = StoreState { durability, marks, sessions, warnings, duplicates, places };
+        let shared =
+            StoreState { durability, marks, sessions, warnings, duplicates, places, adopted };
         Self { pools: Arc::new(pools), shared: Arc::new(shared), scripts: SCRIPTS }
     }
 
@@ -193,7 +200,10 @@ impl Store for PostgresStore {
     async fn check(&self) -> StoreResult<()> {
         self.others()
             .run(self.scripts, |client, shared, scripts| {
-                Box::pin(check::check(client, shared.durability, scripts))
+                Box::pin(async {
+                    check::check(client, shared.durability, scripts).await?;
+                    shared.adopted.check(client).await
+                })
             })
             .await
     }
@@ -289,8 +299,8 @@ impl Store for PostgresStore {
         rows: Vec<OutboxSettlement>,
     ) -> StoreResult<SettleOutcome> {
         self.engine()
-            .run((fence, rows), |client, _, (fence, rows)| {
-                Box::pin(outbox::settle(client, fence, rows))
+            .run((fence, rows), |client, shared, (fence, rows)| {
+                Box::pin(outbox::settle(client, &shared.adopted, fence, rows))
             })
             .await
     }
@@ -351,10 +361,14 @@ impl Store for PostgresStore {
         rows: Vec<(i64, OutboxFate)>,
     ) -> StoreResult<SettleOutcome> {
         self.engine()
-            .run((fence, rows), |client, _, (fence, rows)| {
-                Box::pin(bulk::settle(client, fence, rows))
+            .run((fence, rows), |client, shared, (fence, rows)| {
+                Box::pin(bulk::settle(client, &shared.adopted, fence, rows))
             })
             .await
+    }
+
+    async fn follow_adopted(&self) -> StoreResult<u64> {
+        self.others().run((), |client, shared, ()| Box::pin(adopt::follow(client, shared))).await
     }
 
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>> {

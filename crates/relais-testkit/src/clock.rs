@@ -25,6 +25,7 @@ const TIMES: &[(&str, &[&str])] = &[
     ("relais_timer", &["due_at"]),
     ("relais_attempt", &["at"]),
     ("relais_source_position", &["updated_at"]),
+    ("relais_adopted_change", &["created_at"]),
     ("relais_audit", &["at"]),
 ];
 

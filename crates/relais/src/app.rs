@@ -28,6 +28,7 @@ use relais_core::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    adopted::AdoptedFollower,
     bulk::BulkSettings,
     cleanup::Cleanup,
     control::ControlledWorkers,
@@ -71,6 +72,7 @@ pub struct App {
     handlers: HandlerSettings,
     unknown_type_wait: Duration,
     retention: Retention,
+    follows_adopted: bool,
     lease: Duration,
     observer: Arc<Observer>,
 }
@@ -99,6 +101,7 @@ impl App {
             handlers: HandlerSettings::default(),
             unknown_type_wait: UNKNOWN_TYPE_WAIT,
             retention: Retention::default(),
+            follows_adopted: false,
             lease: LEASE,
             observer: Arc::default(),
         }
@@ -251,6 +254,13 @@ impl App {
         self
     }
 
+    /// Handles what applications change in tables that the store has adopted.
+    #[must_use]
+    pub fn follow_adopted(mut self) -> Self {
+        self.follows_adopted = true;
+        self
+    }
+
     /// Sets the lease: the lanes of a lost worker wait this long for the next owner.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
@@ -333,6 +343,9 @@ impl App {
         start_sources(&mut running, &store, (&self.inbox, &mut controlled), self.sources);
         let cleanup = Cleanup::new(Arc::clone(&store), self.retention, running.observer());
         running.spawn("cleanup".into(), Box::new(cleanup));
+        if self.follows_adopted {
+            running.spawn("adopted".into(), Box::new(AdoptedFollower::new(Arc::clone(&store))));
+        }
         if lease.is_used() {
             running.tasks.spawn(Arc::clone(&lease).run(running.stop.clone()));
         }

@@ -77,6 +77,7 @@ pub mod outbox;
 pub mod process;
 pub mod repair;
 
+mod adopted;
 mod app;
 mod arrivals;
 mod bulk;
@@ -107,6 +108,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use adopted::JsonGate;
 pub use aggregate::{Aggregate, Events, Persist, PersistBlocking, Repository, SaveError};
 pub use app::{App, DestinationSettings, HandlerSettings, IntoHandler, Outline, remote_target};
 pub use bulk::BulkSettings;

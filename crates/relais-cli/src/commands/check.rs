@@ -152,6 +152,7 @@ async fn database(settings: &Settings, report: &mut CheckReport) -> Option<Datab
         report.note_parts(wrong);
         store.check().await?;
         report.warnings.extend(process::undeclared(settings, store.as_ref()).await?);
+        report.note_parts(database.check_adopted(settings).await?);
         Ok(())
     };
     match checked.await {

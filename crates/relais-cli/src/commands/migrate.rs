@@ -5,7 +5,7 @@ use std::fmt::Write;
 use relais::{postgres, sqlite};
 use serde_json::json;
 
-use super::CommandContext;
+use super::{CommandContext, adopt};
 use crate::{
     args::{DatabaseKind, MigrateArgs},
     failure::{CommandError, Done},
@@ -34,12 +34,14 @@ pub(crate) async fn migrate(context: &CommandContext, args: &MigrateArgs) -> Don
     }
     let (settings, _) = context.settings()?;
     let connected = wire::Database::connect(&settings).await;
-    let store = connected
-        .map_err(|error| CommandError::failed(super::unreachable(&settings, &error)))?
-        .store();
-    let migrated = waiting("migrating the tables", store.migrate()).await?;
+    let database =
+        connected.map_err(|error| CommandError::failed(super::unreachable(&settings, &error)))?;
+    let migrated = waiting("migrating the tables", database.store().migrate()).await?;
+    let adopted = adopt::install(&settings, &database).await?;
     if context.output.json {
-        return context.output.print_json(&migrated);
+        let mut report = serde_json::to_value(&migrated).map_err(CommandError::failed)?;
+        report["adopted"] = json!(adopted);
+        return context.output.print_json(&report);
     }
     let mut out = String::new();
     for name in &migrated.applied {
@@ -49,6 +51,7 @@ pub(crate) async fn migrate(context: &CommandContext, args: &MigrateArgs) -> Don
         0 => write!(out, "nothing to do: the tables are at version {}", migrated.to),
         _ => write!(out, "migrated the tables from version {} to {}", migrated.from, migrated.to),
     };
+    let _ = write!(out, "\n{}", adopt::installed_text(&adopted));
     context.output.print(&out)
 }
 

@@ -12,9 +12,9 @@ use relais_core::{
     store::{StoreDriver, StoreError},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
-use super::{CommandContext, check::IDLE, process, supervisor};
+use super::{CommandContext, adopt, check::IDLE, process, supervisor};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{CommandError, Done},
@@ -157,21 +157,46 @@ async fn until_ready(
 
 async fn open(settings: &Settings) -> Result<Database, StoreError> {
     let database = Database::connect(settings).await?;
-    prepare(settings, database.store().as_ref()).await?;
+    prepare(settings, &database).await?;
     Ok(database)
 }
 
 /// Migrates the tables if allowed, and refuses a database with unsafe settings.
-async fn prepare(settings: &Settings, store: &dyn StoreDriver) -> Result<(), StoreError> {
-    let database = store.describe().await?.server;
+async fn prepare(settings: &Settings, database: &Database) -> Result<(), StoreError> {
+    let store = database.store();
+    let server = store.describe().await?.server;
     if settings.store.migrate {
         for name in store.migrate().await?.applied {
             info!("applied migration {name}");
         }
+        install(settings, database).await?;
     }
     store.check().await?;
-    info!("connected to store {} ({database})", settings.store.url);
-    Ok(())
+    info!("connected to store {} ({server})", settings.store.url);
+    // After the check, which includes adopted tables from here on: a table that has changed makes relais not ready,
+    // and does not stop what else it serves.
+    database.adopt(settings).await
+}
+
+/// Installs the triggers of adopted tables. A table that cannot be adopted is an error of the log and of readiness.
+async fn install(settings: &Settings, database: &Database) -> Result<(), StoreError> {
+    match adopt::install(settings, database).await {
+        Ok(installed) => {
+            for one in installed.iter().filter(|one| one.changed) {
+                info!(
+                    table = one.table,
+                    copied = one.copied,
+                    "installed triggers of an adopted table"
+                );
+            }
+            Ok(())
+        }
+        Err(StoreError::Setup(why)) => {
+            error!("{why}");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Stops in order; a second signal ends the wait.

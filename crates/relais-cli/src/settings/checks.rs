@@ -5,6 +5,8 @@ use std::{
     net::SocketAddr,
 };
 
+use relais::postgres::AdoptDestination;
+
 use super::{
     ProcessSettings, Settings, SourceOrigin,
     findings::{FilePlace, Severity},
@@ -26,6 +28,7 @@ pub(super) fn check(file: &SettingsFile<'_>, settings: &Settings) {
         routes(settings, note);
         processes(settings, note);
         handlers(settings, note);
+        adoptions(settings, note);
     }
 }
 
@@ -105,6 +108,17 @@ fn routes(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
             let message = "there is no [[route]], [[process]] or [[handler]]: every message of it waits as RETRY, and \
                  becomes a dead letter after `inbox.unknown_type_wait`";
             note(Severity::Warning, source.place, &format!("source[{}]", source.name), message);
+        }
+    }
+}
+
+fn adoptions(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
+    for adopt in &settings.adoptions {
+        if let AdoptDestination::Name(destination) = &adopt.adoption.destination
+            && !settings.defines(destination)
+        {
+            let key = format!("adopt[{}].destination", adopt.adoption.table);
+            note(Severity::Error, adopt.place, &key, &undefined(settings, destination));
         }
     }
 }

@@ -6,7 +6,10 @@ mod salesforce;
 
 use std::{fmt::Write, time::Duration};
 
-use relais::http::{HttpSourceKeys, HttpTargetKeys, OnInvalidBody, SecretString};
+use relais::{
+    http::{HttpSourceKeys, HttpTargetKeys, OnInvalidBody, SecretString},
+    postgres::{AdoptDestination, Adoption},
+};
 use relais_connect::{
     kafka_settings::{KafkaSourceKeys, KafkaStartOffset},
     rabbitmq_settings::{RabbitEnvelope, RabbitSourceKeys},
@@ -47,6 +50,8 @@ pub(crate) fn explain(settings: &Settings) -> Vec<SectionExplanation> {
     all.extend(settings.destinations.iter().map(|d| named("destination", &d.name, destination(d))));
     let external = || vec!["external: another program serves it".to_owned()];
     all.extend(settings.external.iter().map(|name| named("destination", name, external())));
+    let adoptions = settings.adoptions.iter().map(|adopt| &adopt.adoption);
+    all.extend(adoptions.map(|a| named("adopt", &a.table, adopted(a))));
     let wait = show_duration(settings.unknown_type_wait);
     let unknown =
         format!("an event type that no live worker knows waits {wait}, then parks its key");
@@ -64,6 +69,18 @@ pub(crate) fn explain(settings: &Settings) -> Vec<SectionExplanation> {
     all.push(one("lanes", vec![format!("lease {}", show_duration(settings.lease))]));
     all.push(one("telemetry", vec![telemetry(&settings.telemetry)]));
     all
+}
+
+fn adopted(adoption: &Adoption) -> Vec<String> {
+    let destination = match &adoption.destination {
+        AdoptDestination::Name(name) => format!("destination `{name}`"),
+        AdoptDestination::Column(name) => format!("the destination is in column `{name}`"),
+    };
+    let existing = if adoption.existing { "copied when it is installed" } else { "left alone" };
+    vec![
+        format!("preset {}, {destination}", adoption.preset.name()),
+        format!("rows that are waiting already are {existing}"),
+    ]
 }
 
 fn telemetry(settings: &TelemetrySettings) -> String {

@@ -15,6 +15,7 @@ use relais_core::setting::{SettingGroup, SettingSpec};
 
 use super::{
     admin::{AdminKeys, AdminTokenKeys},
+    adopt::AdoptKeys,
     destination::{BreakerKeys, BulkKeys, DestinationKeys, LimitKeys},
     engine::{InboxKeys, LaneKeys, RetentionKeys, RetryKeys},
     handler::HandlerKeys,
@@ -85,6 +86,7 @@ pub(super) fn sections() -> Vec<SectionSpec> {
         one("destination.limits", LimitKeys::specs(&guards)),
         one("destination.breaker", BreakerKeys::specs(&BreakerPolicy::default())),
         bulk,
+        list("adopt", AdoptKeys::specs(&())),
         one("inbox", InboxKeys::specs(&())),
         one("inbox.retry", retry(RetryPolicy::patient())),
         one("retention", RetentionKeys::specs(&Retention::default())),

@@ -26,7 +26,47 @@ impl PostgresSchema {
         self.try_execute(sql).unwrap();
     }
 
-    fn try_execute(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
+    /// Returns the first column of each row, as text.
+    // Not every test reads rows.
+    #[allow(dead_code)]
+    pub(crate) fn texts(&self, sql: &str) -> Vec<String> {
+        self.try_texts(sql).unwrap_or_else(|error| panic!("{error:?}\n in: {sql}"))
+    }
+
+    #[allow(dead_code)]
+    pub(crate) fn try_texts(&self, sql: &str) -> Result<Vec<String>, tokio_postgres::Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let messages = runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await?;
+            tokio::spawn(connection);
+            client.simple_query(sql).await
+        })?;
+        let rows = messages.into_iter().filter_map(|message| match message {
+            tokio_postgres::SimpleQueryMessage::Row(row) => {
+                Some(row.get(0).unwrap_or("NULL").to_owned())
+            }
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+
+    /// Runs statements on a connection that stays open until the answer is dropped.
+    #[allow(dead_code)]
+    pub(crate) fn open(&self, sql: &str) -> (tokio_postgres::Client, tokio::runtime::Runtime) {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+        let client = runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(sql).await.unwrap();
+            client
+        });
+        (client, runtime)
+    }
+
+    pub(crate) fn try_execute(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (client, connection) =

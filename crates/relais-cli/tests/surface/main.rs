@@ -23,8 +23,18 @@ use support::{Said, Site, Target, assert_said, post, postgres::PostgresSchema};
 /// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Commands with a test of their own for `--json`: `run` below, the demo, tokens and health elsewhere.
-const ELSEWHERE: [&str; 4] = ["run", "demo", "token", "health"];
+/// Commands with a test of their own for `--json`: `run` below, the demo, tokens, health and adopted tables, which
+/// need PostgreSQL, elsewhere.
+const ELSEWHERE: [&str; 8] = [
+    "run",
+    "demo",
+    "token",
+    "health",
+    "adopt print",
+    "adopt install",
+    "adopt check",
+    "adopt remove",
+];
 
 fn settings(target: &Target) -> String {
     format!(

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::session::Client;
 use super::{
+    adopt::{self, AdoptedTables},
     error::Failure,
     fence::{LaneProof, Value, settled},
     outbox, row,
@@ -140,6 +141,7 @@ pub(super) async fn rows_of(
 
 pub(super) async fn settle(
     client: &mut Client<'_>,
+    adopted: &AdoptedTables,
     fence: &JobFence,
     rows: &[(i64, OutboxFate)],
 ) -> Result<SettleOutcome, Failure> {
@@ -153,12 +155,14 @@ pub(super) async fn settle(
     let rows: Vec<_> = rows.iter().map(unfenced).collect();
     let hold = client.prepare_cached(sql!("hold_bulk")).await?;
     let statements = Statements::prepare(client).await?;
-    let transaction = client.transaction().await?;
+    let mut transaction = client.transaction().await?;
     let JobFence { job, worker, epoch } = fence;
     if rows.is_empty() || transaction.query_opt(&hold, &[job, worker, epoch]).await?.is_none() {
         return Ok(settled(rows.len(), 0));
     }
     let reached = statements.apply(&transaction, fence, &rows).await?;
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    adopt::write_back(&mut transaction, &adopted.all(), None, &ids).await?;
     crate::fail_point!("settle_bulk.before_commit");
     transaction.commit().await?;
     Ok(settled(rows.len(), reached))

@@ -24,13 +24,22 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::{
-    PostgresStore, control, error::Failure, outbox, process, repair, row, session::Client,
+    PostgresStore,
+    adopt::{self, AdoptedTables},
+    control,
+    error::Failure,
+    outbox, process, repair, row,
+    session::Client,
 };
 
 #[async_trait]
 impl DeadLetterStore for PostgresStore {
     async fn decide(&self, decision: OperatorDecision) -> StoreResult<DecisionResult> {
-        self.others().run(decision, |client, _, decision| Box::pin(decide(client, decision))).await
+        self.others()
+            .run(decision, |client, shared, decision| {
+                Box::pin(decide(client, &shared.adopted, decision))
+            })
+            .await
     }
 
     async fn undecodable_rows(&self, filter: SerdeErrors) -> StoreResult<Vec<i64>> {
@@ -70,24 +79,25 @@ type Signature<'a> = (&'a str, &'a str);
 
 async fn decide(
     client: &mut Client<'_>,
+    adopted: &AdoptedTables,
     decision: &OperatorDecision,
 ) -> Result<DecisionResult, Failure> {
     let by = (decision.actor.as_str(), decision.reason.as_str());
     match &decision.action {
         DecisionAction::Resolve { dead_letter, resolution } => {
-            resolve(client, *dead_letter, *resolution, by).await
+            resolve(client, adopted, *dead_letter, *resolution, by).await
         }
         DecisionAction::Edit { dead_letter, payload } => {
             edit(client, *dead_letter, payload, by).await
         }
         DecisionAction::DiscardUndecodable { row } => discard_undecodable(client, *row, by).await,
         DecisionAction::FailPending { row, on_dead_letter } => {
-            fail_pending(client, *row, *on_dead_letter, by).await
+            fail_pending(client, adopted, *row, *on_dead_letter, by).await
         }
     }
 }
 
-async fn audit(
+pub(super) async fn audit(
     transaction: &Transaction<'_>,
     (actor, reason): Signature<'_>,
     action: &str,
@@ -105,14 +115,34 @@ async fn not_open(transaction: &Transaction<'_>, id: Uuid) -> Result<DecisionRes
 
 async fn resolve(
     client: &mut Client<'_>,
+    adopted: &AdoptedTables,
     id: Uuid,
     resolution: Resolution,
     by: Signature<'_>,
 ) -> Result<DecisionResult, Failure> {
-    let transaction = client.transaction().await?;
+    let mut transaction = client.transaction().await?;
+    let Some(letter) = resolve_in(&transaction, id, resolution, by).await? else {
+        return not_open(&transaction, id).await;
+    };
+    if letter.origin == Origin::Outbox {
+        let ids: Vec<i64> = letter.origin_id.into_iter().collect();
+        adopt::write_back(&mut transaction, &adopted.all(), None, &ids).await?;
+    }
+    crate::fail_point!("resolve.before_commit");
+    transaction.commit().await?;
+    Ok(DecisionResult::Done)
+}
+
+/// Resolves an open dead letter; `None` if there is none of this id.
+pub(super) async fn resolve_in(
+    transaction: &Transaction<'_>,
+    id: Uuid,
+    resolution: Resolution,
+    by: Signature<'_>,
+) -> Result<Option<ResolvedLetter>, Failure> {
     let values: [&(dyn ToSql + Sync); 4] = [&id, &resolution.as_str(), &by.0, &by.1];
     let Some(found) = transaction.query_opt(sql!("resolve_dead_letter"), &values).await? else {
-        return not_open(&transaction, id).await;
+        return Ok(None);
     };
     let letter = ResolvedLetter {
         id,
@@ -125,20 +155,18 @@ async fn resolve(
         conflict: found.get::<_, &str>(6) == STATUS_CONFLICT,
     };
     if resolution == Resolution::Retried {
-        letter.reopen(&transaction).await?;
+        letter.reopen(transaction).await?;
     }
     if letter.origin != Origin::Process {
-        letter.free_key(&transaction).await?;
+        letter.free_key(transaction).await?;
     }
-    audit(&transaction, by, &format!("dead-letter.{}", resolution.as_str()), &id.to_string())
+    audit(transaction, by, &format!("dead-letter.{}", resolution.as_str()), &id.to_string())
         .await?;
-    crate::fail_point!("resolve.before_commit");
-    transaction.commit().await?;
-    Ok(DecisionResult::Done)
+    Ok(Some(letter))
 }
 
 /// The columns of a dead letter that a decision needs.
-struct ResolvedLetter {
+pub(super) struct ResolvedLetter {
     id: Uuid,
     origin: Origin,
     origin_id: Option<i64>,
@@ -250,6 +278,7 @@ async fn discard_undecodable(
 
 async fn fail_pending(
     client: &mut Client<'_>,
+    adopted: &AdoptedTables,
     id: i64,
     on_dead_letter: OnDeadLetter,
     by: Signature<'_>,
@@ -257,7 +286,7 @@ async fn fail_pending(
     let park = on_dead_letter == OnDeadLetter::Park;
     let Problem { code, message } = Problem::new(CODE_OPERATOR_FAILED, by.1).fitted();
     let bury = client.prepare_cached(sql!("bury_outbox")).await?;
-    let transaction = client.transaction().await?;
+    let mut transaction = client.transaction().await?;
     let failed = transaction.query(sql!("fail_pending"), &[&id, &code, &message, &park]).await?;
     if failed.is_empty() {
         let found = transaction.query_opt(sql!("find_outbox"), &[&Some(id), &None::<Uuid>]).await?;
@@ -272,6 +301,7 @@ async fn fail_pending(
         transaction.execute(sql!("announce_bulk"), &[&job]).await?;
     }
     audit(&transaction, by, "outbox.failed", &id.to_string()).await?;
+    adopt::write_back(&mut transaction, &adopted.all(), None, &[id]).await?;
     crate::fail_point!("fail_row.before_commit");
     transaction.commit().await?;
     Ok(DecisionResult::Done)

@@ -23,6 +23,7 @@ pub const SCRIPTS: &[Script] = &[
         needs: 2,
         sql: include_str!("migrations/0002_worker_lease.sql"),
     },
+    Script { number: 3, name: "adopt", needs: 2, sql: include_str!("migrations/0003_adopt.sql") },
 ];
 
 /// Returns the scripts as one text, for an operator who applies them by hand.

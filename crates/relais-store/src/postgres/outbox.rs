@@ -12,6 +12,7 @@ use tokio_postgres::{Row, Statement};
 
 use super::session::Client;
 use super::{
+    adopt::{self, AdoptedTables},
     enqueue,
     error::Failure,
     fence::{Dead, LaneProof, Retry, Value, settled},
@@ -100,10 +101,11 @@ async fn read(
 /// Settles a batch, and records deliveries of rows that an operator failed meanwhile.
 pub(super) async fn settle(
     client: &mut Client<'_>,
+    adopted: &AdoptedTables,
     fence: &Fence,
     settlements: &[OutboxSettlement],
 ) -> Result<SettleOutcome, Failure> {
-    let settled = settle_batch(client, fence, settlements).await?;
+    let settled = settle_batch(client, adopted, fence, settlements).await?;
     if settled.refused > 0 {
         let delivered = settlements.iter().filter(|row| row.fate == OutboxFate::Dispatched);
         let delivered: Vec<i64> = delivered.map(|row| row.id).collect();
@@ -123,6 +125,7 @@ async fn note_delivered(client: &Client<'_>, rows: &[i64], worker: &str) -> Resu
 /// One statement when all went well, else one transaction.
 async fn settle_batch(
     client: &mut Client<'_>,
+    adopted: &AdoptedTables,
     fence: &Fence,
     settlements: &[OutboxSettlement],
 ) -> Result<SettleOutcome, Failure> {
@@ -135,13 +138,14 @@ async fn settle_batch(
         return Ok(SettleOutcome::default());
     }
     let mark = client.prepare_cached(sql!("mark_dispatched")).await?;
-    if done.len() == asked {
+    let is_adopted = adopted.may_have(destination);
+    if done.len() == asked && !is_adopted {
         return Ok(settled(asked, client.execute(&mark, &done.values(&owner)).await?));
     }
     let retry = client.prepare_cached(sql!("retry_outbox")).await?;
     let fail = client.prepare_cached(sql!("fail_outbox")).await?;
     let bury_all = client.prepare_cached(sql!("bury_outbox")).await?;
-    let transaction = client.transaction().await?;
+    let mut transaction = client.transaction().await?;
     let (done, retries, dead) = (done.values(&owner), retries.values(&owner), dead.values(&owner));
     let (dispatched, retried, failed) = try_join3(
         transaction.execute(&mark, &done),
@@ -150,6 +154,10 @@ async fn settle_batch(
     )
     .await?;
     bury(&transaction, &bury_all, &failed, &fence.worker).await?;
+    if is_adopted {
+        let ids: Vec<i64> = settlements.iter().map(|row| row.id).collect();
+        adopt::write_back(&mut transaction, &adopted.all(), Some(destination), &ids).await?;
+    }
     crate::fail_point!("settle_outbox.before_commit");
     transaction.commit().await?;
     let retried = row::amount(retried.get(0));

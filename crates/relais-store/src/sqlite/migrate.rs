@@ -24,6 +24,7 @@ pub const SCRIPTS: &[Script] = &[
         needs: 2,
         sql: include_str!("migrations/0002_worker_lease.sql"),
     },
+    Script { number: 3, name: "adopt", needs: 2, sql: include_str!("migrations/0003_adopt.sql") },
 ];
 
 const CREATE_SCHEMA: &str = include_str!("sql/create_schema.sql");

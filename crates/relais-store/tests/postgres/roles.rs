@@ -57,10 +57,14 @@ async fn runtime_has_the_rights_that_the_start_asks_for_and_no_others() {
 #[tokio::test]
 async fn every_right_to_write_is_used_by_a_statement() {
     let Some(bed) = Bed::new().await else { return };
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres/sql");
-    let read = |file: fs::DirEntry| fs::read_to_string(file.path()).unwrap();
-    let statements: Vec<String> =
-        fs::read_dir(folder).unwrap().map(|file| read(file.unwrap())).collect();
+    let folders = ["src/postgres/sql", "src/postgres/adopt"];
+    let folders = folders.map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = files.map(|file| file.unwrap().path());
+    let statements: Vec<String> = files
+        .filter(|file| file.extension().is_some_and(|ending| ending == "sql"))
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
     for right in rights(&bed.raw, &bed.schema.role(Role::Runtime)).await {
         let (table, privilege) = right.split_once(' ').unwrap();
         let has = |sql: &str, text: &str| {

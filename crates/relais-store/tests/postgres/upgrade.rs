@@ -211,7 +211,7 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
         assert!(matches!(died, Err(StoreError::Unavailable(_))), "after {kept}: {died:?}");
         assert_eq!(dump(&raw).await, before, "after {kept} statements");
     }
-    assert_eq!(schema.migrate().await.unwrap().applied, ["worker_lease"]);
+    assert_eq!(schema.migrate().await.unwrap().applied, ["worker_lease", "adopt"]);
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.
     let renew = raw.batch_execute("UPDATE relais_lane SET lease_until = NULL").await;
@@ -230,4 +230,19 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
     raw.batch_execute(expire).await.unwrap();
     let taken = lanes().await;
     assert!(taken.iter().any(|l| (l.lane, l.epoch, l.unclean) == (0, 4, true)), "{taken:?}");
+}
+
+#[tokio::test]
+async fn a_program_of_the_version_before_works_beside_adopted_tables() {
+    let Some(bed) = Bed::new().await else { return };
+    let before = bed.store.clone().knowing(&SCRIPTS[..2]);
+    before.check().await.unwrap();
+    bed.send("k").await;
+    // What a trigger on an adopted table writes is a row as any other, whatever its payload is.
+    let copy = "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload, \
+                adopted_by, adopted_key) VALUES ('Order', '1', 'E', 'd', '{oops', 'shop.outbox', '1')";
+    bed.raw.batch_execute(copy).await.unwrap();
+    assert_eq!(bed.count("relais_outbox").await, 2);
+    let refused = bed.raw.batch_execute(&copy.replace("'shop.outbox'", "NULL")).await.unwrap_err();
+    assert_eq!(refused.code(), Some(&tokio_postgres::error::SqlState::INVALID_TEXT_REPRESENTATION));
 }

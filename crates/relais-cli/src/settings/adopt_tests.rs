@@ -1,0 +1,50 @@
+//! `[[adopt]]`: what is read, and what is refused.
+
+use std::path::Path;
+
+use relais::postgres::AdoptDestination;
+
+use super::{Settings, read};
+
+const STORE: &str = "[store]\nurl = \"postgres://db/app\"\n\
+    [[destination]]\nname = \"orders\"\nkind = \"log\"\n";
+
+fn settings(text: &str) -> Result<Settings, String> {
+    let text = format!("{STORE}{text}");
+    let settings = read(Path::new("relais.toml"), &text, &|_| None);
+    settings.map(|(settings, _)| settings).map_err(|error| error.to_string())
+}
+
+fn assert_refused(text: &str, expected: &str) {
+    let error = settings(text).unwrap_err();
+    assert!(error.contains(expected), "{error}");
+}
+
+const ADOPT: &str = "[[adopt]]\ntable = \"shop.outbox\"\npreset = \"order-service\"\n";
+
+#[test]
+fn an_adoption_is_read_with_its_changes_of_the_preset() {
+    let text = format!(
+        "{ADOPT}destination = \"column:topic\"\nexisting = true\n\
+         columns = {{ error = \"\", sent_at = \"done_at\" }}\nstates = {{ sent = \"DONE\" }}\n"
+    );
+    let settings = settings(&text).unwrap();
+    let adoption = &settings.adoptions[0].adoption;
+    assert_eq!(adoption.destination, AdoptDestination::Column("topic".to_owned()));
+    assert_eq!((adoption.column("error"), adoption.column("sent_at")), (None, Some("done_at")));
+    assert_eq!((adoption.state("new"), adoption.state("sent")), (Some("NEW"), Some("DONE")));
+    assert!(adoption.existing);
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_its_key() {
+    assert_refused(&format!("{ADOPT}destination = \"ordres\""), "did you mean `orders`?");
+    assert_refused(&format!("{ADOPT}destination = \"column:\""), "names no column");
+    let twice = format!("{ADOPT}destination = \"orders\"\n{ADOPT}destination = \"orders\"");
+    assert_refused(&twice, "is adopted twice");
+    let unknown = format!("{ADOPT}destination = \"orders\"\ncolumns = {{ state = \"x\" }}");
+    assert_refused(&unknown, "`state` is not known; one of id,");
+    let custom = "[[adopt]]\ntable = \"t\"\npreset = \"custom\"\ndestination = \"orders\"";
+    assert_refused(custom, "needs a column for `payload`");
+    assert_refused("[[adopt]]\npreset = \"masstransit\"", "is not known here; one of");
+}

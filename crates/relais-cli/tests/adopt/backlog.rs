@@ -1,0 +1,101 @@
+//! Rows that were in the table before it was adopted, and the end of an adoption.
+
+use super::*;
+
+fn rows(shop: &Shop, from: u32, to: u32) {
+    let row = |n: u32| {
+        insert(n, &format!("[{n}]")).replace(
+            &format!("'{}', 'OrderCreated'", id(n)),
+            &format!("'{}', 'OrderCreated'", id(9)),
+        )
+    };
+    let all: Vec<String> = (from..to).map(row).collect();
+    shop.sql(&all.join(";"));
+}
+
+#[test]
+fn rows_that_wait_already_are_taken_along_before_any_new_one() {
+    let existing = adopt("outbox", "order-service", "existing = true");
+    let Some(shop) = Shop::new(ORDER_SERVICE, &existing) else { return };
+    rows(&shop, 100, 150);
+    shop.sql("UPDATE outbox SET status = 'SENT' WHERE payload = '[100]'");
+    assert_eq!(shop.site.relais(&["migrate", "--json"]).code, 0);
+    rows(&shop, 200, 250);
+    // Once installed, nothing is copied again.
+    let again = shop.site.json(&["adopt", "install"]);
+    assert_eq!(
+        (&again["installed"][0]["changed"], &again["installed"][0]["copied"]),
+        (&false.into(), &0.into())
+    );
+    let running = shop.run();
+    for n in (101..150).chain(200..250) {
+        assert_eq!(shop.target.next().body, format!("[{n}]"), "one key, in order");
+    }
+    shop.wait("SELECT count(*) FROM outbox WHERE status = 'SENT'", "100");
+    running.stop();
+}
+
+#[test]
+fn rows_that_wait_already_are_left_alone_unless_asked_for() {
+    let Some(shop) = Shop::order_service() else { return };
+    rows(&shop, 100, 110);
+    let said = shop.site.json(&["migrate"]);
+    assert_eq!(
+        (&said["adopted"][0]["changed"], &said["adopted"][0]["copied"]),
+        (&true.into(), &0.into())
+    );
+    assert_eq!(shop.one("SELECT count(*) FROM relais_outbox"), "0");
+}
+
+#[test]
+fn what_print_prints_is_what_install_does() {
+    let Some(shop) = Shop::order_service() else { return };
+    assert_eq!(shop.site.relais(&["migrate"]).code, 0);
+    assert_said(
+        &shop.site.relais(&["adopt", "remove", "outbox", "--yes"]),
+        0,
+        &["removed the triggers of"],
+    );
+    assert_said(
+        &shop.site.relais(&["adopt", "check"]),
+        1,
+        &["has no triggers of relais; run `relais adopt install`"],
+    );
+    let printed = shop.site.json(&["adopt", "print"])["sql"].as_str().unwrap().to_owned();
+    assert_eq!(shop.site.relais(&["adopt", "print"]).out.trim_end(), printed.trim_end());
+    for words in
+        ["SECURITY DEFINER", "SET search_path", "REVOKE ALL ON FUNCTION", "FOR EACH STATEMENT"]
+    {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    assert!(!printed.contains("EXCEPTION"), "{printed}");
+    shop.sql(&printed);
+    assert_said(&shop.site.relais(&["adopt", "check"]), 0, &["outbox (order-service): ok"]);
+    assert_said(&shop.site.relais(&["adopt", "install"]), 0, &["nothing to do"]);
+    // Another configuration is another trigger.
+    shop.write(&adopt("outbox", "order-service", "states = { new = \"OPEN\" }"));
+    assert_said(&shop.site.relais(&["adopt", "check"]), 1, &["made from another configuration"]);
+    assert_said(&shop.site.relais(&["adopt", "install"]), 0, &["installed the triggers"]);
+    assert_said(&shop.site.relais(&["adopt", "check"]), 0, &[": ok"]);
+    shop.sql("ALTER TABLE outbox DISABLE TRIGGER relais_adopted_copy");
+    assert_said(
+        &shop.site.relais(&["adopt", "check"]),
+        1,
+        &["is disabled: new rows are not copied"],
+    );
+}
+
+#[test]
+fn a_removed_adoption_leaves_no_object_and_the_application_inserts_as_before() {
+    let Some(shop) = Shop::order_service() else { return };
+    assert_eq!(shop.site.relais(&["migrate"]).code, 0);
+    shop.order(1, "[1]");
+    let removed = shop.site.json(&["adopt", "remove", "outbox", "--yes"]);
+    assert_eq!(removed["removed"], format!("{}.outbox", shop.schema.name));
+    assert_said(&shop.site.relais(&["adopt", "remove", "outbox", "--yes"]), 0, &["nothing to do"]);
+    shop.order(2, "[2]");
+    assert_eq!(shop.one("SELECT string_agg(payload, ' ') FROM relais_outbox"), "[1]");
+    let left = "SELECT count(*) FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace \
+                WHERE p.proname LIKE 'relais\\_adopted%' AND n.nspname = current_schema()";
+    assert_eq!(shop.one(left), "0");
+}

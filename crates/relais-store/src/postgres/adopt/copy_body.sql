@@ -1,0 +1,21 @@
+-- New rows, in the order of the INSERT. The first statement has one possible plan, so that a session cannot keep one
+-- that reads all of relais_outbox.
+DECLARE
+    relais_copied bigint;
+    relais_wanted bigint;
+BEGIN
+:copy
+ON CONFLICT (message_id, destination) DO NOTHING;
+GET DIAGNOSTICS relais_copied = ROW_COUNT;
+SELECT count(*) INTO relais_wanted FROM relais_new AS t WHERE :pending;
+IF relais_copied < relais_wanted THEN
+-- A row that was copied before is requested again. An id that another message has fails the INSERT.
+INSERT INTO relais_adopted_change (adopted_by, adopted_key, message_id, kind)
+SELECT :name, :key, o.message_id, 'reset'
+FROM relais_new AS t
+JOIN relais_outbox AS o ON o.message_id = :message_id AND o.destination = :destination
+WHERE :pending AND o.adopted_by = :name AND o.adopted_key = :key;
+:copy_rest;
+END IF;
+RETURN NULL;
+END

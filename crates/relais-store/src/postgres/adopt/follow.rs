@@ -1,0 +1,150 @@
+//! Handles what applications changed in their adopted tables, and results that could not be written before.
+//!
+//! Each change is one transaction, which also removes the change: after a crash it is handled again. A change that
+//! fails stays, and the next pass continues behind it.
+
+use std::{sync::PoisonError, time::Duration};
+
+use deadpool_postgres::Transaction;
+use relais_core::dead_letter::Resolution;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::super::{StoreState, dead_letters, error::Failure, session::Client};
+use super::{
+    AdoptedTable,
+    script::AdoptScript,
+    write_back::{Written, apply},
+};
+
+/// Most changes of one pass.
+const CHANGES_MAX: i64 = 100;
+/// The longest wait for a row of the application.
+const ROW_WAIT: Duration = Duration::from_millis(200);
+/// The actor in the audit log.
+const ACTOR: &str = "relais";
+
+/// Handles changes; returns how many.
+pub(in super::super) async fn follow(
+    client: &mut Client<'_>,
+    shared: &StoreState,
+) -> Result<u64, Failure> {
+    let adopted = &shared.adopted;
+    if adopted.all().is_empty() {
+        return Ok(0);
+    }
+    if adopted.is_due() {
+        adopted.refresh(client).await?;
+    }
+    let tables = adopted.all();
+    let scripts: Vec<&AdoptScript> =
+        tables.iter().filter_map(|table: &AdoptedTable| table.script.as_deref()).collect();
+    let names: Vec<&str> = scripts.iter().map(|script| script.name.as_str()).collect();
+    let after = *adopted.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+    let rows = client.query(adopt_sql!("changes"), &[&after, &names, &CHANGES_MAX]).await?;
+    let mut handled = 0;
+    for change in rows.iter().map(AdoptedChange::of) {
+        let found = scripts.iter().find(|script| script.name == change.adopted_by);
+        let Some(script) = found else { continue };
+        match handle(client, script, &change).await {
+            Ok(is_done) => handled += u64::from(is_done),
+            // An error of this row or table; a lost connection ends the pass.
+            Err(Failure::Final(error)) if error.code().is_some() => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let next = match rows.last() {
+        Some(last) if rows.len() as i64 == CHANGES_MAX => last.get(0),
+        _ => 0,
+    };
+    *adopted.cursor.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    Ok(handled)
+}
+
+/// A row of `relais_adopted_change`.
+struct AdoptedChange {
+    id: i64,
+    adopted_by: String,
+    adopted_key: String,
+    message_id: Uuid,
+    is_reset: bool,
+}
+
+impl AdoptedChange {
+    fn of(row: &Row) -> Self {
+        Self {
+            id: row.get(0),
+            adopted_by: row.get(1),
+            adopted_key: row.get(2),
+            message_id: row.get(3),
+            is_reset: row.get::<_, &str>(4) == "reset",
+        }
+    }
+}
+
+/// Returns whether the change is handled. An early return rolls back, and leaves it for the next pass.
+async fn handle(
+    client: &mut Client<'_>,
+    script: &AdoptScript,
+    change: &AdoptedChange,
+) -> Result<bool, Failure> {
+    let mut transaction = client.transaction().await?;
+    if transaction.execute(adopt_sql!("take_change"), &[&change.id]).await? == 0 {
+        return Ok(false);
+    }
+    let AdoptedChange { message_id, adopted_by, adopted_key, .. } = change;
+    let copy = transaction
+        .query_opt(adopt_sql!("lock_copy"), &[message_id, adopted_by, adopted_key])
+        .await?;
+    let copy: Option<(i64, String)> = copy.map(|row| (row.get(0), row.get(1)));
+    match (change.is_reset, copy) {
+        (false, Some((id, _))) => {
+            if apply(&mut transaction, script, &[id], ROW_WAIT).await? == Written::No {
+                return Ok(false);
+            }
+        }
+        (false, None) => {}
+        (true, Some((id, status))) => {
+            reset(&transaction, script, change, (id, &status)).await?;
+        }
+        // Its copy was removed by the retention.
+        (true, None) => {
+            transaction.execute(script.copy_one.as_str(), &[adopted_key]).await?;
+        }
+    }
+    crate::fail_point!("adopt.before_follow_commit");
+    transaction.commit().await?;
+    Ok(true)
+}
+
+/// Sends the copy again with the payload that the row has now.
+async fn reset(
+    transaction: &Transaction<'_>,
+    script: &AdoptScript,
+    change: &AdoptedChange,
+    (id, status): (i64, &str),
+) -> Result<(), Failure> {
+    let current = transaction.query_opt(script.current.as_str(), &[&change.adopted_key]).await?;
+    // Deleted or changed again since.
+    let Some(current) = current else { return Ok(()) };
+    let (payload, headers): (&str, &str) = (current.get(0), current.get(1));
+    transaction.execute(adopt_sql!("refresh"), &[&id, &payload, &headers]).await?;
+    if status == "PENDING" {
+        return Ok(());
+    }
+    let reason = format!("row {} of {} was reset", change.adopted_key, script.name);
+    let letter = transaction.query_opt(adopt_sql!("open_letter"), &[&id]).await?;
+    match letter {
+        Some(letter) => {
+            let letter: Uuid = letter.get(0);
+            dead_letters::resolve_in(transaction, letter, Resolution::Retried, (ACTOR, &reason))
+                .await?;
+        }
+        None => {
+            transaction.execute(adopt_sql!("reopen"), &[&id]).await?;
+            let by = (ACTOR, reason.as_str());
+            dead_letters::audit(transaction, by, "outbox.reset", &id.to_string()).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,2 @@
+-- The role of `relais run` needs these rights, unless it owns the table:
+--   GRANT :rights ON :table TO the role;

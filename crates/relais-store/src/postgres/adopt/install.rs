@@ -1,0 +1,205 @@
+//! Installs, compares and removes the triggers of adopted tables.
+
+use relais_core::store::StoreError;
+use tokio_postgres::{Error, Row, error::SqlState};
+
+use super::super::{error::Failure, session::Client};
+use super::{AdoptionReport, InstalledAdoption, catalog, layout::Adoption, script::AdoptScript};
+
+/// The longest wait for writers of the table.
+const LOCK_TIMEOUT: &str = "10s";
+const INSTALL: &str = "run `relais adopt install`";
+
+/// Compares tables and triggers with the descriptions.
+pub(super) async fn check(
+    client: &Client<'_>,
+    adoptions: &[Adoption],
+) -> Result<Vec<AdoptionReport>, Failure> {
+    let mut reports = Vec::new();
+    let mut seen: Vec<u32> = Vec::new();
+    for adoption in adoptions {
+        let problems = match catalog::read(client, adoption).await? {
+            Err(problems) => problems,
+            Ok(table) if seen.contains(&table.oid) => {
+                vec![format!("{} is adopted twice; remove one of the two", table.name)]
+            }
+            Ok(table) => {
+                seen.push(table.oid);
+                let script = AdoptScript::of(adoption, &table);
+                let mut problems: Vec<String> =
+                    state(client, table.oid, &script).await?.problem(&script).into_iter().collect();
+                let late = client.query_one(adopt_sql!("late"), &[&script.name]).await?;
+                let late: i64 = late.get(0);
+                if late > 0 {
+                    problems.push(format!(
+                        "{late} results wait for more than a minute to be written into {}; is a row locked, \
+                         or does a trigger or constraint of the table refuse the UPDATE?",
+                        script.name
+                    ));
+                }
+                problems
+            }
+        };
+        let (table, preset) = (adoption.table.clone(), adoption.preset.name());
+        reports.push(AdoptionReport { table, preset, problems });
+    }
+    Ok(reports)
+}
+
+/// The triggers of a table.
+enum TriggerState {
+    Missing,
+    /// They are those of the script.
+    Same,
+    Disabled,
+    Different,
+}
+
+impl TriggerState {
+    fn problem(&self, script: &AdoptScript) -> Option<String> {
+        let table = &script.name;
+        Some(match self {
+            Self::Same => return None,
+            Self::Missing => format!("{table} has no triggers of relais; {INSTALL}"),
+            Self::Disabled => format!(
+                "a trigger of relais on {table} is disabled: new rows are not copied; ALTER TABLE {table} \
+                 ENABLE TRIGGER relais_adopted_copy, ENABLE TRIGGER relais_adopted_reset"
+            ),
+            Self::Different => {
+                format!("the triggers on {table} were made from another configuration; {INSTALL}")
+            }
+        })
+    }
+}
+
+async fn state(
+    client: &Client<'_>,
+    oid: u32,
+    script: &AdoptScript,
+) -> Result<TriggerState, Failure> {
+    let rows = client.query(adopt_sql!("installed"), &[&oid]).await?;
+    if rows.is_empty() {
+        return Ok(TriggerState::Missing);
+    }
+    let bodies = [script.copy_body.trim(), script.reset_body.trim()];
+    let is_same = |row: &Row| bodies.contains(&row.get::<_, &str>(2).trim());
+    if rows.len() != bodies.len() || !rows.iter().all(is_same) {
+        return Ok(TriggerState::Different);
+    }
+    let is_enabled = rows.iter().all(|row| row.get(1));
+    Ok(if is_enabled { TriggerState::Same } else { TriggerState::Disabled })
+}
+
+/// Returns the script of a table, or the reasons why it cannot be adopted as an error.
+async fn script(client: &Client<'_>, adoption: &Adoption) -> Result<(u32, AdoptScript), Failure> {
+    match catalog::read(client, adoption).await? {
+        Ok(table) => Ok((table.oid, AdoptScript::of(adoption, &table))),
+        Err(problems) => {
+            let text = format!("cannot adopt {}: {}", adoption.table, problems.join("; "));
+            Err(StoreError::setup(text).into())
+        }
+    }
+}
+
+pub(super) async fn print(client: &Client<'_>, adoptions: &[Adoption]) -> Result<String, Failure> {
+    let mut out = String::new();
+    for adoption in adoptions {
+        out.push_str(&script(client, adoption).await?.1.print(adoption.existing));
+    }
+    Ok(out)
+}
+
+pub(super) async fn install(
+    client: &mut Client<'_>,
+    adoptions: &[Adoption],
+) -> Result<Vec<InstalledAdoption>, Failure> {
+    let mut done = Vec::new();
+    let mut seen = Vec::new();
+    for adoption in adoptions {
+        let (oid, script) = script(client, adoption).await?;
+        if seen.contains(&oid) {
+            let text = format!("cannot adopt {} twice; remove one `[[adopt]]`", script.name);
+            return Err(StoreError::setup(text).into());
+        }
+        seen.push(oid);
+        let found = state(client, oid, &script).await?;
+        let mut installed =
+            InstalledAdoption { table: script.name.clone(), changed: false, copied: 0 };
+        if !matches!(found, TriggerState::Same | TriggerState::Disabled) {
+            let is_first = matches!(found, TriggerState::Missing);
+            installed.copied = create(client, &script, is_first, is_first && adoption.existing)
+                .await
+                .map_err(|error| failed(&script.name, error))?;
+            installed.changed = true;
+        }
+        done.push(installed);
+    }
+    Ok(done)
+}
+
+/// Creates functions and triggers, and copies the rows that exist. CREATE TRIGGER keeps writers out until the
+/// commit, so every existing row gets a lower id than any new one.
+async fn create(
+    client: &mut Client<'_>,
+    script: &AdoptScript,
+    is_first: bool,
+    copies: bool,
+) -> Result<u64, Error> {
+    let transaction = client.transaction().await?;
+    transaction.query_one(sql!("migration_limits"), &[&LOCK_TIMEOUT]).await?;
+    transaction.batch_execute(&script.functions).await?;
+    if !is_first {
+        transaction.batch_execute(&script.drop_triggers).await?;
+    }
+    transaction.batch_execute(&script.triggers).await?;
+    let copied = match copies {
+        true => transaction.execute(script.existing.as_str(), &[]).await?,
+        false => 0,
+    };
+    crate::fail_point!("adopt.before_commit");
+    transaction.commit().await?;
+    Ok(copied)
+}
+
+fn failed(table: &str, error: Error) -> Failure {
+    let code = error.code().cloned();
+    let text = error.as_db_error().map(|answer| answer.message().to_owned()).unwrap_or_default();
+    let next = match code {
+        Some(SqlState::INSUFFICIENT_PRIVILEGE) => {
+            "run `relais adopt install` as a role that owns relais's tables and has SELECT and TRIGGER on \
+             the table, or have the owner run what `relais adopt print` prints"
+        }
+        Some(SqlState::LOCK_NOT_AVAILABLE) => {
+            "a transaction uses the table for too long; end it and try again"
+        }
+        _ => return Failure::from(error),
+    };
+    StoreError::setup(format!("cannot install the triggers on {table}: {text}; {next}")).into()
+}
+
+pub(super) async fn remove(
+    client: &mut Client<'_>,
+    table: &str,
+) -> Result<Option<String>, Failure> {
+    let Some(row) = catalog::find(client, table).await? else { return Ok(None) };
+    let table = catalog::of_row(&row);
+    let rows = client.query(adopt_sql!("installed"), &[&table.oid]).await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let transaction = client.transaction().await?;
+    transaction.query_one(sql!("migration_limits"), &[&LOCK_TIMEOUT]).await?;
+    let drop_triggers = adopt_sql!("drop_triggers").replace(":table", &table.name);
+    let remove = async {
+        transaction.batch_execute(&drop_triggers).await?;
+        for row in &rows {
+            // As the database itself writes it.
+            let function = adopt_sql!("drop_function").replace(":function", row.get(3));
+            transaction.batch_execute(&function).await?;
+        }
+        transaction.execute(adopt_sql!("forget"), &[&table.name]).await
+    };
+    remove.await.map_err(|error| failed(&table.name, error))?;
+    transaction.commit().await?;
+    Ok(Some(table.name))
+}
