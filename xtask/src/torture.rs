@@ -20,7 +20,7 @@ const PLANTED: [(&str, &str); 6] = [
     ("no-fence", "rewritten"),
     ("mark-first", "lost"),
     ("no-key-guard", "reordered"),
-    // A sender goes on after the acknowledgement, perhaps to another process: that one may store first.
+    // A sender continues after the acknowledgement, perhaps with another process: that one may store first.
     ("acknowledge-first", "lost|reordered"),
     ("drop-unprocessed", "lost"),
     ("blame-message", "undeserved dead letter"),

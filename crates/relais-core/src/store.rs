@@ -63,7 +63,7 @@ impl Fetch {
 
     /// Returns the bytes of payloads at which the rows of an inbox end.
     pub fn inbox_bytes(&self) -> StoreResult<usize> {
-        let missing = || StoreError::invalid("inbox rows cannot be read without payloads");
+        let missing = || StoreError::invalid("a fetch of inbox rows must include their payloads");
         self.payloads.bytes().ok_or_else(missing)
     }
 }

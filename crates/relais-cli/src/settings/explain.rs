@@ -76,7 +76,7 @@ fn adopted(adoption: &Adoption) -> Vec<String> {
         AdoptDestination::Name(name) => format!("destination `{name}`"),
         AdoptDestination::Column(name) => format!("the destination is in column `{name}`"),
     };
-    let existing = if adoption.existing { "copied when it is installed" } else { "left alone" };
+    let existing = if adoption.existing { "copied when it is installed" } else { "not copied" };
     vec![
         format!("preset {}, {destination}", adoption.preset.name()),
         format!("rows that are waiting already are {existing}"),

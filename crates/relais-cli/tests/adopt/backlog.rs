@@ -36,7 +36,7 @@ fn rows_that_wait_already_are_taken_along_before_any_new_one() {
 }
 
 #[test]
-fn rows_that_wait_already_are_left_alone_unless_asked_for() {
+fn rows_that_wait_already_are_not_copied_unless_asked_for() {
     let Some(shop) = Shop::order_service() else { return };
     rows(&shop, 100, 110);
     let said = shop.site.json(&["migrate"]);

@@ -247,7 +247,7 @@ fn a_row_that_is_inserted_and_deleted_is_sent_and_a_changed_one_as_it_is_then() 
     shop.wait("SELECT status FROM outbox", "SENT");
     let mut bodies: Vec<String> = (0..2).map(|_| shop.target.next().body).collect();
     bodies.sort();
-    // The change is handled beside the delivery: either payload may have gone out.
+    // The change is handled beside the delivery: either payload may have been sent.
     assert!(bodies == ["[1]", "[2]"] || bodies == ["[1]", "[3]"], "{bodies:?}");
     running.stop();
 }

@@ -86,7 +86,7 @@ fn two_adoptions_of_one_table_are_refused() {
 }
 
 #[test]
-fn a_role_without_rights_on_the_table_is_told_which_it_lacks() {
+fn a_role_without_rights_on_the_table_is_an_error_that_names_them() {
     let Some(shop) = Shop::order_service() else { return };
     assert_eq!(shop.site.relais(&["migrate"]).code, 0);
     let role = format!("r{}", &shop.schema.name[11..31]);

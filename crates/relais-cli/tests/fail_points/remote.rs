@@ -15,8 +15,10 @@ use crate::{harness::CrashHarness, http::letters, sink::Sink};
 /// A service that remembers its calls and answers each with one message. It refuses `bad`.
 #[derive(Clone, Default)]
 struct Billing {
-    /// Idempotency keys by message id, in order, and the messages in the order of their first call.
-    calls: Arc<Mutex<(BTreeMap<String, Vec<String>>, Vec<String>)>>,
+    /// Idempotency keys by message id.
+    keys: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
+    /// The messages in the order of their first call.
+    order: Arc<Mutex<Vec<String>>>,
 }
 
 impl Billing {
@@ -42,11 +44,11 @@ async fn answer(
 ) -> Json<Value> {
     let header = |name: &str| headers[name].to_str().unwrap().to_owned();
     let id = event["id"].as_str().unwrap().to_owned();
-    let mut calls = billing.calls.lock().unwrap();
-    if !calls.0.contains_key(&id) {
-        calls.1.push(id.clone());
+    let mut keys = billing.keys.lock().unwrap();
+    if !keys.contains_key(&id) {
+        billing.order.lock().unwrap().push(id.clone());
     }
-    calls.0.entry(id.clone()).or_default().push(header("idempotency-key"));
+    keys.entry(id.clone()).or_default().push(header("idempotency-key"));
     if id == "bad" {
         return Json(json!({"outcome": "fail", "code": "BAD", "message": "on purpose"}));
     }
@@ -82,7 +84,8 @@ pub(crate) fn call_and_answer(harness: &mut CrashHarness) {
     assert_eq!(harness.base.texts(rows), expected);
     assert_eq!(harness.base.texts("SELECT status FROM relais_outbox").len(), 4, "sent once");
     sink.assert_copies(harness.crashes);
-    let (keys, order) = billing.calls.lock().unwrap().clone();
+    let (keys, order) =
+        (billing.keys.lock().unwrap().clone(), billing.order.lock().unwrap().clone());
     let of_a: Vec<_> =
         order.iter().filter(|id| ["m-0", "m-2", "m-3"].contains(&id.as_str())).collect();
     assert_eq!(of_a, ["m-0", "m-2", "m-3"], "the order of a key");

@@ -14,7 +14,7 @@ use super::super::{StoreState, dead_letters, error::Failure, session::Client};
 use super::{
     AdoptedTable,
     script::AdoptScript,
-    write_back::{Written, apply},
+    write_back::{WriteBackResult, apply},
 };
 
 /// Most changes of one pass.
@@ -99,7 +99,7 @@ async fn handle(
     let copy: Option<(i64, String)> = copy.map(|row| (row.get(0), row.get(1)));
     match (change.is_reset, copy) {
         (false, Some((id, _))) => {
-            if apply(&mut transaction, script, &[id], ROW_WAIT).await? == Written::No {
+            if apply(&mut transaction, script, &[id], ROW_WAIT).await? == WriteBackResult::No {
                 return Ok(false);
             }
         }

@@ -28,13 +28,17 @@ pub(in super::super) async fn write_back(
     let is_asked =
         |table: &&AdoptedTable| destination.is_none_or(|name| table.adoption.may_have(name));
     for script in tables.iter().filter(is_asked).filter_map(|table| table.script.as_deref()) {
-        if !script.writes() || apply(transaction, script, ids, BATCH_WAIT).await? == Written::Yes {
+        if !script.writes()
+            || apply(transaction, script, ids, BATCH_WAIT).await? == WriteBackResult::Yes
+        {
             continue;
         }
         let mut left = Vec::new();
         for id in ids {
             let is_hopeless = left.len() >= FAILURES_MAX;
-            if is_hopeless || apply(transaction, script, &[*id], ROW_WAIT).await? == Written::No {
+            if is_hopeless
+                || apply(transaction, script, &[*id], ROW_WAIT).await? == WriteBackResult::No
+            {
                 left.push(*id);
             }
         }
@@ -49,7 +53,7 @@ pub(in super::super) async fn write_back(
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteBackResult {
     Yes,
     /// The rows are as they were.
     No,
@@ -61,7 +65,7 @@ pub(super) async fn apply(
     script: &AdoptScript,
     ids: &[i64],
     wait: Duration,
-) -> Result<Written, Failure> {
+) -> Result<WriteBackResult, Failure> {
     let attempt = transaction.transaction().await?;
     let wait = wait.as_millis().to_string();
     let run = async {
@@ -75,11 +79,11 @@ pub(super) async fn apply(
     match run.await {
         Ok(()) => {
             attempt.commit().await?;
-            Ok(Written::Yes)
+            Ok(WriteBackResult::Yes)
         }
         Err(error) if is_about_rows(&error) => {
             attempt.rollback().await?;
-            Ok(Written::No)
+            Ok(WriteBackResult::No)
         }
         Err(error) => Err(error.into()),
     }
