@@ -6,6 +6,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "rabbitmq")]
+mod cloudevent;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "kafka")]
@@ -14,8 +16,12 @@ pub mod kafka;
 #[doc(hidden)]
 #[path = "kafka/settings.rs"]
 pub mod kafka_settings;
+#[cfg(feature = "rabbitmq")]
+mod key_rounds;
 #[cfg(feature = "log")]
 pub mod log;
+#[cfg(feature = "rabbitmq")]
+mod prefetch;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
 #[cfg(any(feature = "http", feature = "rabbitmq"))]
@@ -24,6 +30,8 @@ pub mod rabbitmq;
 pub mod rabbitmq_settings;
 #[cfg(feature = "salesforce")]
 pub mod salesforce;
+#[cfg(any(feature = "http", feature = "rabbitmq"))]
+mod template;
 
 #[cfg(any(feature = "http", feature = "kafka", feature = "rabbitmq"))]
 pub use secrecy::SecretString;
