@@ -23,6 +23,7 @@ pub(crate) struct CloudEventNames {
 }
 
 /// The names in AMQP; the second prefix is for JMS.
+#[cfg(feature = "rabbitmq")]
 pub(crate) const AMQP: CloudEventNames = CloudEventNames {
     sent: [
         "cloudEvents:specversion",
@@ -34,6 +35,21 @@ pub(crate) const AMQP: CloudEventNames = CloudEventNames {
         "cloudEvents:partitionkey",
     ],
     prefixes: &["cloudEvents:", "cloudEvents_"],
+};
+
+/// The names in NATS.
+#[cfg(feature = "nats")]
+pub(crate) const NATS: CloudEventNames = CloudEventNames {
+    sent: [
+        "ce-specversion",
+        "ce-id",
+        "ce-source",
+        "ce-type",
+        "ce-subject",
+        "ce-time",
+        "ce-partitionkey",
+    ],
+    prefixes: &["ce-"],
 };
 
 /// Returns the headers of a CloudEvent in binary mode.
