@@ -16,6 +16,7 @@ mod faketime;
 mod jobs;
 mod kafka;
 mod languages;
+mod nats;
 mod packages;
 mod pgbouncer;
 mod ports;
@@ -36,7 +37,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask <command>
 
-  test    lint, build and test everything against a PostgreSQL, a Kafka and a RabbitMQ of its own
+  test    lint, build and test everything against PostgreSQL, Kafka, RabbitMQ and NATS of its own
             --quick         no servers, a sample of the tests, five minutes once built
             --filter NAME   only the tests whose name contains NAME, nothing else
             --no-lint       without format, tidy, docs, clippy and cargo-deny

@@ -10,12 +10,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    axe, chromium, faketime, kafka, languages, pgbouncer, postgres, promtool, rabbitmq,
+    axe, chromium, faketime, kafka, languages, nats, pgbouncer, postgres, promtool, rabbitmq,
     scratch::Scratch, workspace::Workspace,
 };
 
 /// All variables about servers.
-const VARIABLES: [&str; 15] = [
+const VARIABLES: [&str; 18] = [
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
     kafka::RESTART_VARIABLE,
@@ -31,6 +31,9 @@ const VARIABLES: [&str; 15] = [
     rabbitmq::RESTART_VARIABLE,
     rabbitmq::SECURE_VARIABLE,
     rabbitmq::CERTIFICATES_VARIABLE,
+    nats::ADDRESS_VARIABLE,
+    nats::RESTART_VARIABLE,
+    nats::PROGRAM_VARIABLE,
 ];
 
 /// A running private server; it ends with its directory.
@@ -77,6 +80,7 @@ impl Servers {
         postgres::install_if_missing()?;
         kafka::install_if_missing(&workspace.target)?;
         rabbitmq::install_if_missing(&workspace.target)?;
+        nats::install_if_missing(&workspace.target)?;
         chromium::install_if_missing()?;
         promtool::install_if_missing(&workspace.target)?;
         pgbouncer::install_if_missing(&workspace.target)?;
@@ -99,7 +103,7 @@ impl Servers {
                 pgbouncer::look(target),
                 faketime::look(target),
             ];
-            let brokers = [joined(kafka.join())?, joined(rabbitmq.join())?];
+            let brokers = [joined(kafka.join())?, joined(rabbitmq.join())?, nats::start(target)?];
             Ok(Self { all: [postgres].into_iter().chain(brokers).chain(tools).collect() })
         })
     }

@@ -32,6 +32,8 @@ mod excerpt_tests;
 #[cfg(test)]
 mod kafka_tests;
 #[cfg(test)]
+mod nats_tests;
+#[cfg(test)]
 mod process_tests;
 #[cfg(test)]
 mod rabbitmq_tests;

@@ -23,9 +23,10 @@ use crate::{
 /// Starts the log on stderr, because stdout may be a destination. The command line and `RUST_LOG` override the
 /// configuration.
 pub(crate) fn start_log(settings: &LogSettings, format: Option<LogFormat>, color: ColorChoice) {
-    // The AMQP library logs returned messages with their content.
+    // The AMQP library logs returned messages with their content. Failures of the NATS library are
+    // returned, and logged with what they mean.
     let level = settings.level.as_deref().unwrap_or("info");
-    let level = || EnvFilter::new(format!("lapin=error,{level}"));
+    let level = || EnvFilter::new(format!("lapin=error,async_nats=off,{level}"));
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| level());
     let colours = use_color(color, io::stderr().is_terminal());
     let log = tracing_subscriber::fmt()

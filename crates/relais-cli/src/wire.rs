@@ -7,6 +7,8 @@ mod dead_letters;
 mod handler;
 #[cfg_attr(not(feature = "kafka"), path = "wire/without_kafka.rs")]
 mod kafka;
+#[cfg_attr(not(feature = "nats"), path = "wire/without_nats.rs")]
+mod nats;
 #[cfg_attr(not(feature = "rabbitmq"), path = "wire/without_rabbitmq.rs")]
 mod rabbitmq;
 mod salesforce;
@@ -241,6 +243,11 @@ pub(crate) async fn app(
                 states.push((settings.name.clone(), state));
                 source
             }
+            SourceOrigin::Nats(origin) => {
+                let (source, state) = nats::source(settings, origin)?;
+                states.push((settings.name.clone(), state));
+                source
+            }
             SourceOrigin::Rabbitmq(origin) => {
                 let (source, state) = rabbitmq::source(settings, origin)?;
                 states.push((settings.name.clone(), state));
@@ -273,6 +280,7 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
     let sources = settings.sources.iter().filter_map(|source| match &source.origin {
         SourceOrigin::Http(origin) => http_source(source, origin).err(),
         SourceOrigin::Kafka(origin) => kafka::source(source, origin).err(),
+        SourceOrigin::Nats(origin) => nats::source(source, origin).err(),
         SourceOrigin::Rabbitmq(origin) => rabbitmq::source(source, origin).err(),
     });
     let handlers = settings.handlers.iter().filter_map(|config| handler::make(config).err());
@@ -327,6 +335,7 @@ fn make(
             Some(path) => LogPublisher::file(path),
         }),
         TargetConfig::Kafka(kafka) => kafka::publisher(destination, kafka)?,
+        TargetConfig::Nats(keys) => nats::publisher(destination, keys)?,
         TargetConfig::Rabbitmq(keys) => rabbitmq::publisher(destination, keys)?,
         TargetConfig::Http(http) => {
             let made = HttpPublisher::new(http_settings(destination, http));

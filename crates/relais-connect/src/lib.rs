@@ -6,6 +6,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+mod cloudevent;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "kafka")]
@@ -14,8 +16,18 @@ pub mod kafka;
 #[doc(hidden)]
 #[path = "kafka/settings.rs"]
 pub mod kafka_settings;
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+mod key_rounds;
 #[cfg(feature = "log")]
 pub mod log;
+#[cfg(feature = "nats")]
+pub mod nats;
+#[cfg(any(feature = "http", feature = "nats"))]
+#[doc(hidden)]
+#[path = "nats/settings.rs"]
+pub mod nats_settings;
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+mod prefetch;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
 #[cfg(any(feature = "http", feature = "rabbitmq"))]
@@ -24,13 +36,21 @@ pub mod rabbitmq;
 pub mod rabbitmq_settings;
 #[cfg(feature = "salesforce")]
 pub mod salesforce;
+#[cfg(any(feature = "http", feature = "nats", feature = "rabbitmq"))]
+mod template;
 
-#[cfg(any(feature = "http", feature = "kafka", feature = "rabbitmq"))]
+#[cfg(any(feature = "http", feature = "kafka", feature = "nats", feature = "rabbitmq"))]
 pub use secrecy::SecretString;
 
 #[cfg(all(
     any(test, fuzzing),
-    any(feature = "http", feature = "kafka", feature = "log", feature = "rabbitmq")
+    any(
+        feature = "http",
+        feature = "kafka",
+        feature = "log",
+        feature = "nats",
+        feature = "rabbitmq"
+    )
 ))]
 mod testing;
 

@@ -3,7 +3,7 @@
 //! Read in this order: `connection` opens a connection and watches it. A message is sent by
 //! `publisher` and `call`: `outgoing` builds properties and body, and `classify` classifies the
 //! answer. Messages are received by `source`; `delivery` maps one to an inbox row. `envelope` has the
-//! formats of MassTransit and CloudEvents.
+//! format of MassTransit.
 
 mod connection;
 
@@ -14,13 +14,13 @@ mod publisher;
 
 mod delivery;
 mod envelope;
-mod prefetch;
 mod source;
 
 mod probe;
 
-pub use crate::rabbitmq_settings::{
-    HiddenBrokerUrl, RabbitEnvelope, WithoutId, template::RoutingTemplate,
+pub use crate::{
+    rabbitmq_settings::{HiddenBrokerUrl, RabbitEnvelope, WithoutId},
+    template::RoutingTemplate,
 };
 pub use connection::RabbitConnection;
 pub use publisher::{RabbitPublisher, RabbitPublisherSettings};

@@ -49,6 +49,7 @@
 //! | `sqlx-sqlite`, `sqlx-postgres` | the same | your transactions and handlers with sqlx 0.9 |
 //! | `http` | `http` | HTTP source and publisher, signed webhooks |
 //! | `kafka` | `kafka` | Kafka source and publisher; compiles librdkafka |
+//! | `nats` | `nats` | NATS JetStream source and publisher |
 //! | `rabbitmq` | `rabbitmq` | RabbitMQ source and publisher |
 //! | `salesforce` | `salesforce` | Salesforce bulk jobs, collections and graphs |
 //! | `log` | `log` | JSON lines to stdout or a file |
@@ -148,6 +149,8 @@ pub use relais_connect::http;
 pub use relais_connect::kafka;
 #[cfg(feature = "log")]
 pub use relais_connect::log;
+#[cfg(feature = "nats")]
+pub use relais_connect::nats;
 #[cfg(feature = "rabbitmq")]
 pub use relais_connect::rabbitmq;
 #[cfg(feature = "salesforce")]

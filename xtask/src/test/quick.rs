@@ -22,7 +22,7 @@ const START_MAX: Duration = Duration::from_secs(210);
 const PROGRAM_MAX: Duration = Duration::from_secs(90);
 
 /// Test programs that take long or need a server, each with its reason.
-const LEFT_OUT: [(&str, &str); 22] = [
+const LEFT_OUT: [(&str, &str); 24] = [
     ("relais-cli console", "drives a browser"),
     ("relais-cli demo", "runs the demo to its end"),
     ("relais-cli docs", "runs the examples of five languages"),
@@ -31,6 +31,7 @@ const LEFT_OUT: [(&str, &str); 22] = [
     ("relais-cli kafka_crash", "needs a broker"),
     ("relais-cli kafka_leader", "needs a broker"),
     ("relais-cli memory", "moves large rows for minutes"),
+    ("relais-cli nats", "needs a server"),
     ("relais-cli process_crash", "ten thousand processes"),
     ("relais-cli salesforce_crash", "many crashes"),
     ("relais-cli salesforce_volume", "a large volume"),
@@ -39,6 +40,7 @@ const LEFT_OUT: [(&str, &str); 22] = [
     ("relais-connect kafka", "needs a broker"),
     ("relais-connect kafka_restart", "needs a broker"),
     ("relais-connect kafka_restart_publisher", "needs a broker"),
+    ("relais-connect nats", "needs a server"),
     ("relais-connect rabbitmq", "needs a broker"),
     ("relais-connect rabbitmq_restart", "needs a broker"),
     ("relais-model model", "80 s of model checking"),
@@ -50,8 +52,8 @@ const LEFT_OUT: [(&str, &str); 22] = [
 const PART: [(&str, &str); 1] = [("relais-store conformance", "sqlite::")];
 
 /// Variables with which tests find servers, or fail without them.
-const SERVERS: [&str; 4] =
-    ["CI", "RELAIS_TEST_POSTGRES", "RELAIS_TEST_KAFKA", "RELAIS_TEST_RABBITMQ"];
+const SERVERS: [&str; 5] =
+    ["CI", "RELAIS_TEST_POSTGRES", "RELAIS_TEST_KAFKA", "RELAIS_TEST_RABBITMQ", "RELAIS_TEST_NATS"];
 
 pub(super) fn run(options: &TestOptions) -> Result<ExitCode> {
     let started = Instant::now();

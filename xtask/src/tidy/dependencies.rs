@@ -33,12 +33,21 @@ const BOUNDARIES: &[Boundary] = &[
     },
     Boundary {
         args: &["-p", "relais-cli", "--edges", "normal"],
-        absent: &["rdkafka", "openssl-sys", "lapin"],
+        absent: &["rdkafka", "openssl-sys", "lapin", "async-nats"],
         why: "the default build needs nothing but a C compiler; brokers are features",
     },
     Boundary {
         args: &["-p", "relais-core", "--edges", "normal"],
-        absent: &["tokio", "rusqlite", "tokio-postgres", "reqwest", "axum", "rdkafka", "lapin"],
+        absent: &[
+            "tokio",
+            "rusqlite",
+            "tokio-postgres",
+            "reqwest",
+            "axum",
+            "rdkafka",
+            "lapin",
+            "async-nats",
+        ],
         why: "the core does no I/O",
     },
     Boundary {
@@ -58,12 +67,20 @@ const BOUNDARIES: &[Boundary] = &[
     },
     Boundary {
         args: &["-p", "relais-connect", "--features", "http,log", "--edges", "normal"],
-        absent: &["rdkafka", "openssl-sys", "lapin"],
+        absent: &["rdkafka", "openssl-sys", "lapin", "async-nats"],
         why: "a user of HTTP compiles no broker",
     },
     Boundary {
         args: &["-p", "relais", "--edges", "normal"],
-        absent: &["rusqlite", "tokio-postgres", "reqwest", "axum", "rdkafka", "lapin"],
+        absent: &[
+            "rusqlite",
+            "tokio-postgres",
+            "reqwest",
+            "axum",
+            "rdkafka",
+            "lapin",
+            "async-nats",
+        ],
         why: "the engine names no database and no broker",
     },
     Boundary {

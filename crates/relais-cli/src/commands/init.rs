@@ -75,7 +75,7 @@ mod tests {
         let read = settings::read(Path::new("relais.toml"), &text, &|_| Some("x".to_owned()));
         let (settings, warnings) = read.unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(warnings, []);
-        assert_eq!((settings.sources.len(), settings.destinations.len()), (3, 5));
+        assert_eq!((settings.sources.len(), settings.destinations.len()), (4, 6));
         assert_eq!(settings.processes.len(), 1);
     }
 }

@@ -70,6 +70,9 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
             let topics = kafka.topics.join(", ");
             info!(source = source.name, group = kafka.group, "reading topics {topics}");
         }
+        if let SourceOrigin::Nats(nats) = &source.origin {
+            info!(source = source.name, consumer = nats.consumer, "reading stream {}", nats.stream);
+        }
         if let SourceOrigin::Rabbitmq(rabbitmq) = &source.origin {
             info!(source = source.name, "reading queue {}", rabbitmq.queue);
         }

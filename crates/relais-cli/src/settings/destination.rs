@@ -11,6 +11,7 @@ use relais::{
 };
 use relais_connect::{
     kafka_settings::{KafkaTargetKeys, topic_name},
+    nats_settings::NatsTargetKeys,
     rabbitmq_settings::RabbitTargetKeys,
 };
 use relais_core::{
@@ -23,7 +24,7 @@ use relais_core::{
 
 use super::{engine::retry, findings::FilePlace, reader::Section, source::is_later};
 
-const KINDS: &str = "http, kafka, log, rabbitmq, salesforce";
+const KINDS: &str = "http, kafka, log, nats, rabbitmq, salesforce";
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -35,8 +36,8 @@ settings! {
     pub(super) struct DestinationKeys {
         /// unique; the value of the column `destination`
         name: NameText;
-        /// `"http"`, `"kafka"`, `"log"`, `"rabbitmq"` or `"salesforce"`
-        kind: TargetKind => "this version has: http, kafka, log, rabbitmq, salesforce";
+        /// `"http"`, `"kafka"`, `"log"`, `"nats"`, `"rabbitmq"` or `"salesforce"`
+        kind: TargetKind => "this version has: http, kafka, log, nats, rabbitmq, salesforce";
         /// another program serves it: it has a `name` and no other key
         external: OnOff = false;
         /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue
@@ -95,7 +96,7 @@ settings! {
 text_kinds! {
     /// The kinds of destinations in this version.
     pub(super) TargetKind -> String, "text", |text| Ok(text.to_owned()),
-        form SettingForm::Words(vec!["http", "kafka", "log", "rabbitmq", "salesforce"]);
+        form SettingForm::Words(vec!["http", "kafka", "log", "nats", "rabbitmq", "salesforce"]);
 }
 
 /// One `[[destination]]`.
@@ -115,6 +116,7 @@ pub(crate) struct DestinationConfig {
 pub(crate) enum TargetConfig {
     Http(Box<HttpTargetKeys>),
     Kafka(KafkaTargetKeys),
+    Nats(Box<NatsTargetKeys>),
     Rabbitmq(Box<RabbitTargetKeys>),
     Salesforce(Box<SalesforceTarget>),
     Log(LogTargetKeys),
@@ -125,6 +127,7 @@ impl TargetConfig {
         match self {
             Self::Http(_) => "http",
             Self::Kafka(_) => "kafka",
+            Self::Nats(_) => "nats",
             Self::Rabbitmq(_) => "rabbitmq",
             Self::Salesforce(_) => "salesforce",
             Self::Log(_) => "log",
@@ -168,13 +171,13 @@ pub(super) fn destinations(sections: Vec<Section<'_>>) -> (Vec<DestinationConfig
 }
 
 fn destination(section: Section<'_>) -> Option<DestinationConfig> {
-    if is_later(&section, &["nats", "servicebus"], KINDS) {
+    if is_later(&section, &["servicebus"], KINDS) {
         return None;
     }
     let keys = section.read::<DestinationKeys>();
     let name = section.peek("name").unwrap_or_default();
     let kind = section.peek("kind").unwrap_or_default();
-    let is_broker = ["kafka", "rabbitmq"].contains(&kind.as_str());
+    let is_broker = ["kafka", "nats", "rabbitmq"].contains(&kind.as_str());
     let default = if is_broker { RetryPolicy::default() } else { RetryPolicy::patient() };
     let target = match kind.as_str() {
         "http" => section.read::<HttpTargetKeys>().map(|http| {
@@ -183,6 +186,10 @@ fn destination(section: Section<'_>) -> Option<DestinationConfig> {
         }),
         "kafka" => kafka(&section, &name).map(TargetConfig::Kafka),
         "log" => section.read().map(TargetConfig::Log),
+        "nats" => section.read::<NatsTargetKeys>().map(|nats| {
+            nats.check(&mut |key, why| section.error(key, why));
+            TargetConfig::Nats(Box::new(nats))
+        }),
         "rabbitmq" => section.read::<RabbitTargetKeys>().map(|rabbitmq| {
             rabbitmq.check(&mut |key, why| section.error(key, why));
             TargetConfig::Rabbitmq(Box::new(rabbitmq))

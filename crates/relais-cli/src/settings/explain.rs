@@ -12,6 +12,7 @@ use relais::{
 };
 use relais_connect::{
     kafka_settings::{KafkaSourceKeys, KafkaStartOffset},
+    nats_settings::{NatsEnvelope, NatsSourceKeys},
     rabbitmq_settings::{RabbitEnvelope, RabbitSourceKeys},
 };
 use relais_core::{
@@ -150,6 +151,7 @@ fn source(source: &SourceSettings) -> Vec<String> {
     let (place, limits) = match &source.origin {
         SourceOrigin::Http(http) => http_origin(&source.name, http),
         SourceOrigin::Kafka(kafka) => kafka_origin(kafka),
+        SourceOrigin::Nats(nats) => nats_origin(nats),
         SourceOrigin::Rabbitmq(rabbitmq) => rabbitmq_origin(rabbitmq),
     };
     let mut lines = vec![place, format!("source system `{source_system}`, {reads}"), limits];
@@ -201,6 +203,26 @@ fn kafka_origin(kafka: &KafkaSourceKeys) -> (String, String) {
             kafka.decoder.as_str()
         ),
     )
+}
+
+fn nats_origin(nats: &NatsSourceKeys) -> (String, String) {
+    let NatsSourceKeys { stream, consumer, url, prefetch, .. } = nats;
+    (
+        format!("nats, stream {stream}, consumer {consumer} at {url}{}", as_event(nats.envelope)),
+        format!(
+            "decoded as {}; undecodable messages are stored as SERDE_ERROR; prefetch up to \
+             {prefetch} messages and {}",
+            nats.decoder.as_str(),
+            show_size(nats.prefetch_bytes)
+        ),
+    )
+}
+
+fn as_event(envelope: NatsEnvelope) -> &'static str {
+    match envelope {
+        NatsEnvelope::None => "",
+        NatsEnvelope::CloudEvents => ", CloudEvents",
+    }
 }
 
 fn rabbitmq_origin(rabbitmq: &RabbitSourceKeys) -> (String, String) {
@@ -266,7 +288,10 @@ fn destination(destination: &DestinationConfig) -> Vec<String> {
     match &destination.target {
         TargetConfig::Kafka(kafka) => lines.extend(options(&kafka.options)),
         TargetConfig::Salesforce(target) => lines.extend(salesforce::details(target)),
-        TargetConfig::Http(_) | TargetConfig::Log(_) | TargetConfig::Rabbitmq(_) => {}
+        TargetConfig::Http(_)
+        | TargetConfig::Log(_)
+        | TargetConfig::Nats(_)
+        | TargetConfig::Rabbitmq(_) => {}
     }
     lines
 }
@@ -283,6 +308,9 @@ fn target(target: &TargetConfig) -> String {
             let cloudevents = if kafka.cloudevents { ", CloudEvents" } else { "" };
             let topic = kafka.topic.as_deref().unwrap_or_default();
             format!("kafka, topic {topic} at {}{cloudevents}", kafka.brokers)
+        }
+        TargetConfig::Nats(nats) => {
+            format!("nats, subject `{}` at {}{}", nats.subject, nats.url, as_event(nats.envelope))
         }
         TargetConfig::Rabbitmq(rabbitmq) => format!(
             "rabbitmq, exchange `{}`, routing key `{}` at {}{}",

@@ -9,6 +9,7 @@ use relais::{
 };
 use relais_connect::{
     kafka_settings::{KafkaSourceKeys, KafkaTargetKeys},
+    nats_settings::{NatsSourceKeys, NatsTargetKeys},
     rabbitmq_settings::{RabbitSourceKeys, RabbitTargetKeys},
 };
 use relais_core::setting::{SettingGroup, SettingSpec};
@@ -64,6 +65,7 @@ pub(super) fn sections() -> Vec<SectionSpec> {
         list("source", SourceKeys::specs(&())),
         of_kind("source", "http", HttpSourceKeys::specs(&())),
         of_kind("source", "kafka", KafkaSourceKeys::specs(&())),
+        of_kind("source", "nats", NatsSourceKeys::specs(&())),
         of_kind("source", "rabbitmq", RabbitSourceKeys::specs(&())),
         list("route", RouteKeys::specs(&())),
         list("process", ProcessKeys::specs(&())),
@@ -80,6 +82,7 @@ pub(super) fn sections() -> Vec<SectionSpec> {
         of_kind("destination", "http", HttpTargetKeys::specs(&())),
         of_kind("destination", "kafka", KafkaTargetKeys::specs(&())),
         of_kind("destination", "log", LogTargetKeys::specs(&())),
+        of_kind("destination", "nats", NatsTargetKeys::specs(&())),
         of_kind("destination", "rabbitmq", RabbitTargetKeys::specs(&())),
         of_kind("destination", "salesforce", SalesforceKeys::specs(&())),
         one("destination.retry", retry(RetryPolicy::patient())),
@@ -109,7 +112,9 @@ pub(super) fn elsewhere(path: &str, key: &str) -> Option<String> {
     match kinds.as_slice() {
         [] => {}
         [kind] => return Some(format!("it is for kind {kind}")),
-        kinds => return Some(format!("it is for kinds {}", kinds.join(" and "))),
+        [kinds @ .., last] => {
+            return Some(format!("it is for kinds {} and {last}", kinds.join(", ")));
+        }
     }
     let inside = |section: &&SectionSpec| {
         let rest = section.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));

@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use relais::http::HttpSourceKeys;
-use relais_connect::{kafka_settings::KafkaSourceKeys, rabbitmq_settings::RabbitSourceKeys};
+use relais_connect::{
+    kafka_settings::KafkaSourceKeys, nats_settings::NatsSourceKeys,
+    rabbitmq_settings::RabbitSourceKeys,
+};
 use relais_core::{
     decode::Decoder,
     extract::{Mapping, Pick},
@@ -19,8 +22,8 @@ settings! {
     pub(super) struct SourceKeys {
         /// unique. Do not change it: Kafka positions are stored under it
         name: NameText;
-        /// `"http"`, `"kafka"` or `"rabbitmq"`
-        kind: SourceKind => "this version has: http, kafka, rabbitmq";
+        /// `"http"`, `"kafka"`, `"nats"` or `"rabbitmq"`
+        kind: SourceKind => "this version has: http, kafka, nats, rabbitmq";
         /// message ids are unique within it
         source_system: Option<NameText> => "the `name`";
         /// selects routes and handlers
@@ -33,7 +36,7 @@ settings! {
 text_kinds! {
     /// The kinds of sources in this version.
     pub(super) SourceKind -> String, "text", |text| Ok(text.to_owned()),
-        form SettingForm::Words(vec!["http", "kafka", "rabbitmq"]);
+        form SettingForm::Words(vec!["http", "kafka", "nats", "rabbitmq"]);
 }
 
 /// One `[[source]]`.
@@ -50,6 +53,7 @@ pub(crate) struct SourceSettings {
 pub(crate) enum SourceOrigin {
     Http(Box<HttpSourceKeys>),
     Kafka(KafkaSourceKeys),
+    Nats(Box<NatsSourceKeys>),
     Rabbitmq(Box<RabbitSourceKeys>),
 }
 
@@ -60,7 +64,7 @@ pub(super) fn sources(sections: Vec<Section<'_>>) -> Vec<SourceSettings> {
 }
 
 fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSettings> {
-    if is_later(&section, &["nats"], "http, kafka, rabbitmq") {
+    if is_later(&section, &["servicebus"], "http, kafka, nats, rabbitmq") {
         return None;
     }
     let keys = section.read::<SourceKeys>();
@@ -84,6 +88,14 @@ fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSet
                 (Some(SourceOrigin::Kafka(kafka)), id, decoder)
             }
             None => (None, Pick::Position, Decoder::default()),
+        },
+        "nats" => match section.read::<NatsSourceKeys>() {
+            Some(nats) => {
+                nats.check(&mut |key, why| section.error(key, why));
+                let (id, decoder) = (nats.message_id.clone(), nats.decoder);
+                (Some(SourceOrigin::Nats(Box::new(nats))), id, decoder)
+            }
+            None => (None, Pick::Key, Decoder::default()),
         },
         "rabbitmq" => match section.read::<RabbitSourceKeys>() {
             Some(rabbitmq) => {

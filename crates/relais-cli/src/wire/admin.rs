@@ -76,6 +76,7 @@ pub(crate) fn declared(settings: &Settings) -> Vec<DeclaredSource> {
         topics: match &source.origin {
             SourceOrigin::Http(_) => vec![source.name.clone()],
             SourceOrigin::Kafka(kafka) => kafka.topics.clone(),
+            SourceOrigin::Nats(nats) => vec![nats.stream.clone()],
             SourceOrigin::Rabbitmq(rabbitmq) => vec![rabbitmq.queue.clone()],
         },
         mapping: source.mapping.clone(),
@@ -99,6 +100,7 @@ fn source(source: &SourceSettings) -> SourceInfo {
     let kind = match source.origin {
         SourceOrigin::Http(_) => "http",
         SourceOrigin::Kafka(_) => "kafka",
+        SourceOrigin::Nats(_) => "nats",
         SourceOrigin::Rabbitmq(_) => "rabbitmq",
     };
     SourceInfo { name: source.name.clone(), kind }
@@ -137,6 +139,7 @@ async fn facts(settings: &Settings, store: &dyn StoreDriver) -> ServerFacts {
             TargetConfig::Http(_)
             | TargetConfig::Kafka(_)
             | TargetConfig::Log(_)
+            | TargetConfig::Nats(_)
             | TargetConfig::Rabbitmq(_) => None,
         },
     };

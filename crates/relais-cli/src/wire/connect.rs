@@ -7,7 +7,7 @@ use relais_core::{inspect::InspectExt, query::Filter};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use super::{Database, Hydrate, handler, hydrate_of, kafka, rabbitmq, salesforce};
+use super::{Database, Hydrate, handler, hydrate_of, kafka, nats, rabbitmq, salesforce};
 use crate::settings::{DestinationConfig, Settings, SourceOrigin, TargetConfig};
 
 /// Messages whose ids are tried with `hydrate`.
@@ -53,6 +53,7 @@ pub(crate) async fn connect(
         let (key, result) = match &source.origin {
             SourceOrigin::Http(http) => ("listen", listen(http.listen, running).await),
             SourceOrigin::Kafka(origin) => ("brokers", kafka::probe_source(origin).await),
+            SourceOrigin::Nats(origin) => ("url", nats::probe_source(&source.name, origin).await),
             SourceOrigin::Rabbitmq(origin) => ("url", rabbitmq::probe_source(origin).await),
         };
         tried.push(ConnectionCheck::new("source", &source.name, key, result));
@@ -104,6 +105,7 @@ async fn target(
     match &destination.target {
         TargetConfig::Http(http) => vec![one("url", super::probe_http(destination, http).await)],
         TargetConfig::Kafka(kafka) => vec![one("brokers", kafka::probe_destination(kafka).await)],
+        TargetConfig::Nats(keys) => vec![one("url", nats::probe_destination(keys).await)],
         TargetConfig::Rabbitmq(keys) => vec![one("url", rabbitmq::probe_destination(keys).await)],
         TargetConfig::Log(log) => {
             let Some(path) = &log.path else { return Vec::new() };

@@ -147,6 +147,7 @@ fn every_toml_is_accepted() {
         }
         let is_absent = |kind: &str, has: bool| block.text.contains(&format!("\"{kind}\"")) && !has;
         if is_absent("kafka", cfg!(feature = "kafka"))
+            || is_absent("nats", cfg!(feature = "nats"))
             || is_absent("rabbitmq", cfg!(feature = "rabbitmq"))
         {
             continue;

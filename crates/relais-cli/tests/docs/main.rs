@@ -180,6 +180,7 @@ fn file(more: &dyn Fn(&Section) -> String) -> String {
         section("[[admin.tokens]]", TOKEN),
         kind("source", "http", ""),
         kind("source", "kafka", "brokers = \"k\"\ntopics = [\"t\"]\n"),
+        kind("source", "nats", "url = \"tls://h\"\nstream = \"S\"\nconsumer = \"c\"\n"),
         kind("source", "rabbitmq", "url = \"amqps://h\"\nqueue = \"q\"\n"),
         section("[[route]]", "on = \"A\"\ndestination = \"http\"\n"),
         section("[[process]]", "type = \"p\"\nstart = \"S\"\n"),
@@ -196,6 +197,7 @@ fn file(more: &dyn Fn(&Section) -> String) -> String {
         section("[destination.limits]", ""),
         section("[destination.breaker]", ""),
         kind("destination", "kafka", "brokers = \"k\"\n"),
+        kind("destination", "nats", "url = \"tls://h\"\nsubject = \"s\"\n"),
         kind("destination", "rabbitmq", "url = \"amqps://h\"\nexchange = \"x\"\n"),
         kind("destination", "log", ""),
         kind(

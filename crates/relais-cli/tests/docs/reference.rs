@@ -14,7 +14,7 @@ const NO_WORD: &str = "\"?\"";
 /// In no range.
 const NO_NUMBER: &str = "4_294_967_295";
 /// Kinds that the program knows by name and refuses.
-const NOT_BUILT: [&str; 2] = ["nats", "servicebus"];
+const NOT_BUILT: [&str; 1] = ["servicebus"];
 /// The type in the error about a wrong value, and the type that the page must show.
 const TEXT_TYPES: [(&str, &str); 5] = [
     ("\"100ms\"", "duration"),

@@ -5,7 +5,7 @@
 //! confirm of the channel, so they are found again by their message id, within the round. A channel
 //! with unanswered messages is dropped.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use lapin::{
     Channel, Confirmation, PublisherConfirm, message::BasicReturnMessage,
@@ -20,6 +20,7 @@ use super::{
     outgoing::OutgoingMessage,
     publisher::RabbitPublisher,
 };
+use crate::key_rounds::key_heads;
 
 /// A message that cannot be routed is returned before it is confirmed.
 const MANDATORY: BasicPublishOptions = BasicPublishOptions { mandatory: true, immediate: false };
@@ -70,33 +71,13 @@ impl<'a> RabbitPublishCall<'a> {
     /// time, are not tried.
     pub(super) async fn run(mut self) -> Vec<Delivery> {
         loop {
-            let heads = self.heads();
+            let heads = key_heads(self.rows, &self.deliveries);
             if heads.is_empty() || (self.has_answers() && Instant::now() >= self.deadline) {
                 break;
             }
             self.send_together(&heads).await;
         }
         self.deliveries.into_iter().map(|delivery| delivery.unwrap_or(Delivery::Held)).collect()
-    }
-
-    /// Returns the first unanswered message of every key that has no failed one.
-    fn heads(&self) -> Vec<usize> {
-        let mut busy = HashSet::new();
-        let mut heads = Vec::new();
-        for (at, row) in self.rows.iter().enumerate() {
-            match &self.deliveries[at] {
-                Some(Delivery::Accepted) => {}
-                Some(_) => {
-                    busy.insert(row.msg_key.as_str());
-                }
-                None => {
-                    if busy.insert(row.msg_key.as_str()) {
-                        heads.push(at);
-                    }
-                }
-            }
-        }
-        heads
     }
 
     fn has_answers(&self) -> bool {

@@ -16,6 +16,7 @@ use relais_core::{
 use uuid::Uuid;
 
 use super::{RabbitEnvelope, WithoutId, envelope};
+use crate::cloudevent;
 
 /// Headers with the ordering key, in order of preference.
 const KEY_HEADERS: [&str; 2] = ["message-key", "ce-partitionkey"];
@@ -55,7 +56,9 @@ impl DeliveryFormat {
         let body = match self.envelope {
             RabbitEnvelope::None => delivery.data,
             RabbitEnvelope::MassTransit => envelope::open_masstransit(delivery.data, &mut headers),
-            RabbitEnvelope::CloudEvents => envelope::open_cloudevent(delivery.data, &mut headers),
+            RabbitEnvelope::CloudEvents => {
+                cloudevent::open(delivery.data, &mut headers, &cloudevent::AMQP)
+            }
         };
         let key = KEY_HEADERS.iter().find_map(|name| headers.get(name)).map(str::to_owned);
         let incoming = Incoming {

@@ -1,4 +1,4 @@
-//! The envelopes of MassTransit and CloudEvents.
+//! The envelope of MassTransit.
 //!
 //! Invariant: the payload is copied byte for byte in both directions; only the envelope is parsed.
 //! All other fields of an envelope become headers; none is lost.
@@ -11,12 +11,10 @@ use relais_core::{
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::cloudevent::header_value;
+
 /// The content type of MassTransit's JSON envelope.
 pub(super) const MASSTRANSIT_JSON: &str = "application/vnd.masstransit+json";
-/// The content type of a CloudEvent in structured mode.
-const CLOUDEVENT_JSON: &str = "application/cloudevents+json";
-/// The prefixes of CloudEvents attributes in AMQP; the second form is for JMS.
-const CLOUDEVENT_PREFIXES: [&str; 2] = ["cloudEvents:", "cloudEvents_"];
 /// The prefix of a message type of MassTransit.
 const URN: &str = "urn:message:";
 
@@ -56,28 +54,6 @@ fn message_type(event_type: &str, namespace: &str) -> String {
     }
 }
 
-/// Returns the headers of a CloudEvent in binary mode.
-pub(super) fn cloudevent_headers(row: &OutboxRow) -> [(&'static str, String); 7] {
-    [
-        ("cloudEvents:specversion", "1.0".to_owned()),
-        ("cloudEvents:id", row.message_id.to_string()),
-        ("cloudEvents:source", format!("/relais/{}", uri_part(&row.aggregate_type))),
-        ("cloudEvents:type", row.event_type.clone()),
-        ("cloudEvents:subject", row.aggregate_id.clone()),
-        ("cloudEvents:time", row.created_at.to_string()),
-        ("cloudEvents:partitionkey", row.msg_key.clone()),
-    ]
-}
-
-fn uri_part(text: &str) -> String {
-    let one = |byte: u8| match byte {
-        b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    text.bytes().map(one).collect()
-}
-
 /// Unwraps MassTransit's envelope. A body that is none is returned unchanged, and becomes an
 /// undecodable row or a message without an id.
 pub(super) fn open_masstransit(body: Vec<u8>, headers: &mut Headers) -> Vec<u8> {
@@ -109,63 +85,6 @@ pub(super) fn open_masstransit(body: Vec<u8>, headers: &mut Headers) -> Vec<u8> 
 fn type_name(urn: &str) -> &str {
     let name = urn.strip_prefix(URN).unwrap_or(urn);
     name.split_once(':').map_or(name, |(_, name)| name)
-}
-
-/// Unwraps a CloudEvent of either mode: attributes become headers `ce-…`, as those of HTTP.
-pub(super) fn open_cloudevent(body: Vec<u8>, headers: &mut Headers) -> Vec<u8> {
-    let is_structured = headers.get("content-type").is_some_and(|kind| {
-        kind.get(..CLOUDEVENT_JSON.len()).is_some_and(|k| k.eq_ignore_ascii_case(CLOUDEVENT_JSON))
-    });
-    let mut attributes: Vec<(String, HeaderValue)> = headers
-        .texts()
-        .filter_map(|(name, text)| {
-            let name = CLOUDEVENT_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix))?;
-            Some((name.to_owned(), HeaderValue::Text(text.to_owned())))
-        })
-        .collect();
-    let mut payload = None;
-    if is_structured
-        && let Ok(text) = json::check(&body)
-        && let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(text)
-        && fields.contains_key("specversion")
-    {
-        payload = Some(structured_data(text, &mut fields));
-        attributes.extend(fields.iter().map(|(name, value)| (name.clone(), header_value(value))));
-    }
-    for (name, value) in attributes {
-        match (name.as_str(), &value) {
-            ("id", HeaderValue::Text(id)) if headers.get("message-id").is_none() => {
-                headers.set("message-id", id);
-            }
-            ("type", HeaderValue::Text(kind)) => headers.set("event-type", kind),
-            ("partitionkey", HeaderValue::Text(key)) if headers.get("message-key").is_none() => {
-                headers.set("message-key", key);
-            }
-            _ => {}
-        }
-        headers.push(&format!("ce-{name}"), value);
-    }
-    payload.unwrap_or(body)
-}
-
-fn structured_data(text: &str, fields: &mut Map<String, Value>) -> Vec<u8> {
-    use base64::{Engine, engine::general_purpose::STANDARD};
-    if let Some(Value::String(data)) = fields.get("data_base64")
-        && let Ok(bytes) = STANDARD.decode(data)
-    {
-        fields.remove("data_base64");
-        return bytes;
-    }
-    fields.remove("data");
-    json::pointer(text, "/data").unwrap_or_default().as_bytes().to_vec()
-}
-
-fn header_value(value: &Value) -> HeaderValue {
-    match value {
-        Value::Null => HeaderValue::Null,
-        Value::String(text) => HeaderValue::from_bytes(text.as_bytes()),
-        other => HeaderValue::Text(other.to_string()),
-    }
 }
 
 #[cfg(test)]
@@ -250,38 +169,7 @@ mod tests {
         for body in [&b"{oops"[..], b"[1]", b"{}", br#"{"type":"x"}"#, b"\xff"] {
             let mut headers = Headers::default();
             assert_eq!(open_masstransit(body.to_vec(), &mut headers), body);
-            assert_eq!(open_cloudevent(body.to_vec(), &mut headers), body);
             assert_eq!(headers, Headers::default());
         }
-    }
-
-    #[test]
-    fn a_cloudevent_is_unwrapped_in_both_modes() {
-        let mut binary = Headers::default();
-        binary.set("cloudEvents:id", "e-1");
-        binary.set("cloudEvents_type", "Made");
-        binary.set("cloudEvents:partitionkey", "k");
-        assert_eq!(open_cloudevent(b"{\"a\": 1}".to_vec(), &mut binary), b"{\"a\": 1}");
-        let mut structured = Headers::default();
-        structured.set("content-type", "application/CloudEvents+json; charset=utf-8");
-        let body = br#"{"specversion":"1.0","id":"e-1","type":"Made","source":"/s","n":5,
-                        "partitionkey":"k","data":{"a": 1}}"#;
-        assert_eq!(open_cloudevent(body.to_vec(), &mut structured), b"{\"a\": 1}");
-        assert_eq!((structured.get("ce-source"), structured.get("ce-n")), (Some("/s"), Some("5")));
-        for headers in [binary, structured] {
-            assert_eq!(headers.get("message-id"), Some("e-1"));
-            assert_eq!(headers.get("event-type"), Some("Made"));
-            assert_eq!(headers.get("message-key"), Some("k"));
-            assert_eq!(headers.get("ce-type"), Some("Made"));
-        }
-    }
-
-    #[test]
-    fn base64_data_of_a_cloudevent_is_decoded() {
-        let mut headers = Headers::default();
-        headers.set("content-type", "application/cloudevents+json");
-        let body = br#"{"specversion":"1.0","id":"1","data_base64":"/wA="}"#;
-        assert_eq!(open_cloudevent(body.to_vec(), &mut headers), [0xFF, 0]);
-        assert_eq!(headers.get("ce-data_base64"), None);
     }
 }

@@ -19,6 +19,7 @@ use relais_core::{
 };
 
 use super::{RabbitEnvelope, RoutingTemplate, envelope};
+use crate::{cloudevent, rabbitmq_settings::NAME_BYTES_MAX};
 
 /// The delivery mode of a message that survives a restart of the broker.
 const PERSISTENT: u8 = 2;
@@ -57,7 +58,13 @@ impl MessageFormat {
             };
             template
                 .fill(row)
-                .and_then(|name| short(&name).ok_or("it is too long".to_owned()))
+                .and_then(|name| {
+                    let why = || {
+                        let bytes = name.len();
+                        format!("it has {bytes} bytes; AMQP allows {NAME_BYTES_MAX}")
+                    };
+                    short(&name).ok_or_else(why)
+                })
                 .map_err(refuse)
         };
         let (exchange, routing_key) =
@@ -119,7 +126,7 @@ impl MessageFormat {
             headers.set("causation-id", id)?;
         }
         if self.envelope == RabbitEnvelope::CloudEvents {
-            for (name, value) in envelope::cloudevent_headers(row) {
+            for (name, value) in cloudevent::headers(row, &cloudevent::AMQP) {
                 headers.set(name, &value)?;
             }
         }
@@ -293,6 +300,11 @@ mod tests {
         let mut row = row(r#"{"region":"eu"}"#);
         row.headers.set(&"n".repeat(256), "x");
         assert_eq!(code(&row), "RABBITMQ_HEADER");
+        row.event_type = "t".repeat(256);
+        let Err(Delivery::Reject { problem }) = format(RabbitEnvelope::None).message(&row) else {
+            panic!("the routing key is too long")
+        };
+        assert!(problem.message.contains("it has 259 bytes; AMQP allows 255"), "{problem:?}");
     }
 
     #[test]

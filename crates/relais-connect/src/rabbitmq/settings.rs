@@ -2,8 +2,6 @@
 //!
 //! A build without RabbitMQ reads them too: it reports the missing feature, not unknown keys.
 
-pub mod template;
-
 use std::{fmt, path::PathBuf};
 
 use relais_core::{
@@ -14,8 +12,10 @@ use relais_core::{
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use self::template::{NAME_BYTES_MAX, RoutingTemplate};
+use crate::template::RoutingTemplate;
 
+/// The most bytes of a name in AMQP.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// The most messages that a consumer may hold without acknowledgement: the field has 16 bits.
 const PREFETCH_MAX: u32 = 65_535;
 pub(crate) const PREFETCH_DEFAULT: u32 = 1_000;
@@ -78,7 +78,15 @@ text_kinds! {
             _ => Err(format!("must have 1 to {NAME_BYTES_MAX} bytes")),
         }, form SettingForm::Text(".+");
     /// The name of an exchange or a routing key, with places of the message.
-    pub RoutingName -> RoutingTemplate, "text", |text| text.parse(), show ToString::to_string;
+    pub RoutingName -> RoutingTemplate, "text", routing_name, show ToString::to_string;
+}
+
+fn routing_name(text: &str) -> Result<RoutingTemplate, String> {
+    let template: RoutingTemplate = text.parse()?;
+    if template.fixed_bytes() > NAME_BYTES_MAX {
+        return Err(format!("must have at most {NAME_BYTES_MAX} bytes"));
+    }
+    Ok(template)
 }
 
 /// The address of a broker, of which only scheme, host and virtual host are shown.
@@ -215,6 +223,12 @@ fn check_tls(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_amqp_cannot_carry_is_an_error() {
+        assert!(routing_name(&"k".repeat(255)).is_ok());
+        assert!(routing_name(&"k".repeat(256)).unwrap_err().contains("255 bytes"));
+    }
 
     #[test]
     fn a_url_is_shown_without_its_login() {

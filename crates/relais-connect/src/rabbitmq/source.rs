@@ -35,9 +35,11 @@ use super::{
     classify::RabbitFailure,
     connection::{CONNECT_MAX, OpenConnection, OpenError, next_of},
     delivery::{DeliveryFormat, HeldDelivery},
-    prefetch::PrefetchLimit,
 };
-use crate::rabbitmq_settings::{PREFETCH_BYTES_DEFAULT, PREFETCH_DEFAULT};
+use crate::{
+    prefetch::PrefetchLimit,
+    rabbitmq_settings::{PREFETCH_BYTES_DEFAULT, PREFETCH_DEFAULT},
+};
 
 /// A batch ends when it reaches this many bytes; the message that exceeds it is still included, so
 /// that the largest message fits.

@@ -1,10 +1,11 @@
 //! The number of messages that the broker may send ahead.
 //!
-//! Pure. RabbitMQ has no limit in bytes, so the number follows the largest message of the last ones.
+//! Pure. Brokers have no limit in bytes, or one that a large message cannot pass; so the number
+//! follows the largest message of the last ones.
 
 /// The limit in messages and bytes, and what is known about the size of messages.
 #[derive(Debug)]
-pub(super) struct PrefetchLimit {
+pub(crate) struct PrefetchLimit {
     messages_max: u16,
     bytes_max: usize,
     /// The largest message of the current and of the previous window.
@@ -19,12 +20,12 @@ const WINDOW: usize = 10_000;
 const FIRST_MESSAGES: u16 = 16;
 
 impl PrefetchLimit {
-    pub(super) fn new(messages_max: u16, bytes_max: usize) -> Self {
+    pub(crate) fn new(messages_max: u16, bytes_max: usize) -> Self {
         let first = bytes_max / usize::from(FIRST_MESSAGES);
         Self { messages_max: messages_max.max(1), bytes_max, largest: [first, 0], seen: 0 }
     }
 
-    pub(super) fn note(&mut self, bytes: usize) {
+    pub(crate) fn note(&mut self, bytes: usize) {
         if self.seen == 0 && self.largest[1] == 0 {
             // The first message replaces the guess.
             self.largest = [bytes.max(1), 1];
@@ -38,7 +39,7 @@ impl PrefetchLimit {
     }
 
     /// Returns a power of two below the limit, so that it changes rarely.
-    pub(super) fn messages(&self) -> u16 {
+    pub(crate) fn messages(&self) -> u16 {
         let largest = self.largest[0].max(self.largest[1]).max(1);
         let fitting = u16::try_from(self.bytes_max / largest).unwrap_or(u16::MAX).max(1);
         if fitting >= self.messages_max { self.messages_max } else { 1 << fitting.ilog2() }
@@ -46,7 +47,7 @@ impl PrefetchLimit {
 
     /// Returns whether a consumer with this number needs another: too many bytes, or far too few
     /// messages.
-    pub(super) fn is_outgrown(&self, current: u16) -> bool {
+    pub(crate) fn is_outgrown(&self, current: u16) -> bool {
         let wanted = self.messages();
         wanted < current
             || wanted / 4 >= current

@@ -1,14 +1,11 @@
-//! The exchange and the routing key of a message: text with places of the message in it.
+//! The address of a message at a broker: text with places of the message in it.
 //!
-//! Pure. `{{event_type}}`, `{{aggregate_type}}`, `{{aggregate_id}}`, `{{key}}`, `{{destination}}`,
+//! Pure. A broker's own rules for such names are checked by its connector. `{{event_type}}`, `{{aggregate_type}}`, `{{aggregate_id}}`, `{{key}}`, `{{destination}}`,
 //! `{{header:NAME}}` and `{{payload:/JSON/POINTER}}` are replaced; everything else stays.
 
 use std::{fmt, str::FromStr};
 
 use relais_core::{json, outbox::OutboxRow};
-
-/// The most bytes of a name in AMQP.
-pub const NAME_BYTES_MAX: usize = 255;
 
 const PLACES: &str = "use `{{event_type}}`, `{{aggregate_type}}`, `{{aggregate_id}}`, `{{key}}`, \
                       `{{destination}}`, `{{header:NAME}}` or `{{payload:/JSON/POINTER}}`";
@@ -35,6 +32,15 @@ impl RoutingTemplate {
         self.0.iter().all(|part| matches!(part, TemplatePart::Text(_)))
     }
 
+    /// Returns the bytes that every name has.
+    pub(crate) fn fixed_bytes(&self) -> usize {
+        let bytes = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) => text.len(),
+            _ => 0,
+        };
+        self.0.iter().map(bytes).sum()
+    }
+
     /// Returns the name for one message. The error says which place it does not have.
     pub fn fill(&self, row: &OutboxRow) -> Result<String, String> {
         let mut name = String::new();
@@ -42,10 +48,6 @@ impl RoutingTemplate {
             name.push_str(&part.of(row).ok_or_else(|| {
                 format!("the message has no value for `{{{{{part}}}}}`, or it is no text or number")
             })?);
-        }
-        if name.len() > NAME_BYTES_MAX {
-            let bytes = name.len();
-            return Err(format!("it has {bytes} bytes; AMQP allows {NAME_BYTES_MAX}"));
         }
         Ok(name)
     }
@@ -104,17 +106,7 @@ impl FromStr for RoutingTemplate {
         if !rest.is_empty() {
             parts.push(TemplatePart::Text(rest.to_owned()));
         }
-        let fixed: usize = parts.iter().map(TemplatePart::fixed_bytes).sum();
-        if fixed > NAME_BYTES_MAX {
-            return Err(format!("must have at most {NAME_BYTES_MAX} bytes"));
-        }
         Ok(Self(parts))
-    }
-}
-
-impl TemplatePart {
-    fn fixed_bytes(&self) -> usize {
-        if let Self::Text(text) = self { text.len() } else { 0 }
     }
 }
 
@@ -173,15 +165,6 @@ mod tests {
             let parsed: RoutingTemplate = template.parse().unwrap();
             assert!(parsed.fill(&row).unwrap_err().contains(place));
         }
-    }
-
-    #[test]
-    fn a_name_that_amqp_cannot_carry_is_an_error() {
-        let template: RoutingTemplate = "{{key}}".parse().unwrap();
-        let mut row = row("{}");
-        row.msg_key = "k".repeat(256);
-        assert!(template.fill(&row).unwrap_err().contains("256 bytes"));
-        assert!("k".repeat(256).parse::<RoutingTemplate>().is_err());
     }
 
     #[test]

@@ -1,0 +1,167 @@
+//! One connection to a consumer, with the messages that it delivers.
+
+use std::time::Duration;
+
+use async_nats::Request;
+use tokio::time::Instant;
+
+use super::{
+    NatsConnection,
+    api::{ConsumerInfo, ConsumerPlan},
+    classify::NatsFailure,
+    connection::OpenNatsConnection,
+    delivery::StreamMessage,
+    keep_alive::KeepAlive,
+    pull::{MessagePull, PullEvent},
+    recovery::OrderRecovery,
+};
+
+/// Time to wait for the answer to an acknowledgement.
+const ACKNOWLEDGE_MAX: Duration = Duration::from_secs(5);
+/// The pause between checks of the consumer while newer messages wait for older ones.
+const RECOVERY_PAUSE: Duration = Duration::from_millis(500);
+
+const ACKNOWLEDGED: &[u8] = b"+ACK";
+/// Returns a message to the consumer, which delivers it again at once.
+const RETURNED: &[u8] = b"-NAK";
+
+pub(super) struct PullSession {
+    plan: ConsumerPlan,
+    pull: MessagePull,
+    keep_alive: KeepAlive,
+    recovery: Option<OrderRecovery>,
+    /// The next check of the consumer, if there is a recovery. It outlives a cancelled wait.
+    check_at: Instant,
+    connection: OpenNatsConnection,
+}
+
+impl PullSession {
+    /// Connects, and creates the consumer if it does not exist. The inbox holds up to `capacity`
+    /// messages.
+    pub(super) async fn open(
+        plan: &ConsumerPlan,
+        connection: &NatsConnection,
+        name: &str,
+        capacity: usize,
+    ) -> Result<Self, String> {
+        let text = |failure: NatsFailure| failure.problem.message;
+        let opened = connection.open(name, capacity).await;
+        let connection = opened.map_err(|error| text(NatsFailure::of_open(&error)))?;
+        let info = consumer(plan, &connection).await.map_err(text)?;
+        if let Some(why) = info.config.unusable() {
+            return Err(format!("cannot use consumer `{}`: {why}", plan.consumer));
+        }
+        let opening = MessagePull::open(&connection, plan.next_subject());
+        let pull = opening.await.map_err(text)?;
+        let keep_alive = KeepAlive::start(connection.client().clone(), info.config.ack_wait());
+        let now = Instant::now();
+        let (recovery, check_at) = (OrderRecovery::needed(&info, now), now + RECOVERY_PAUSE);
+        Ok(Self { plan: plan.clone(), pull, keep_alive, recovery, check_at, connection })
+    }
+
+    /// Returns what has arrived, without waiting.
+    pub(super) fn arrived(&mut self) -> Option<PullEvent> {
+        self.pull.arrived()
+    }
+
+    /// Waits for an arrival, or until newer messages need not wait any longer. A cancelled wait loses
+    /// nothing.
+    pub(super) async fn wait(&mut self) -> Result<PullEvent, NatsFailure> {
+        tokio::select! {
+            biased;
+            event = self.pull.next() => return Ok(event),
+            reason = self.connection.until_lost() => return Err(NatsFailure::lost(&reason)),
+            () = tokio::time::sleep_until(self.check_at), if self.recovery.is_some() => {}
+        }
+        let info = self.plan.info(&self.connection).await?;
+        self.check_at = Instant::now() + RECOVERY_PAUSE;
+        if let Some(recovery) = &mut self.recovery {
+            recovery.note(&info);
+        }
+        Ok(PullEvent::Alive)
+    }
+
+    /// Asks for more messages, if there is space for them and no request is open.
+    pub(super) async fn ask(&mut self, space: usize) -> Result<(), NatsFailure> {
+        let batch = match &self.recovery {
+            // At least one: what fills the memory waits for the missing messages.
+            Some(recovery) => {
+                let space = space.saturating_sub(recovery.newer());
+                recovery.may_ask(space.max(1), Instant::now())
+            }
+            None => space,
+        };
+        self.pull.ask(&self.connection, batch).await
+    }
+
+    /// Notes a message. Returns it unless it is here already or must wait for older ones.
+    pub(super) fn receive(&mut self, message: StreamMessage) -> Option<StreamMessage> {
+        // Delivered again although it is here: its acknowledgement settles both.
+        if !self.keep_alive.add(message.sequence, &message.reply) {
+            return None;
+        }
+        match &mut self.recovery {
+            Some(recovery) => recovery.sort(message, Instant::now()),
+            None => Some(message),
+        }
+    }
+
+    /// Returns the messages that have waited for older ones, if they need not wait any longer.
+    pub(super) fn released(&mut self) -> Vec<StreamMessage> {
+        let over = self.recovery.take_if(|recovery| recovery.is_over());
+        over.map(OrderRecovery::into_newer).unwrap_or_default()
+    }
+
+    /// Acknowledges messages, and waits for the answer to the last one: the server processes them in
+    /// order.
+    pub(super) async fn acknowledge(&self, messages: &[StreamMessage]) -> Result<(), NatsFailure> {
+        let Some((last, others)) = messages.split_last() else { return Ok(()) };
+        for message in messages {
+            self.keep_alive.remove(message.sequence);
+        }
+        let client = self.connection.client();
+        for message in others {
+            let sending = client.publish(message.reply.clone(), ACKNOWLEDGED.into());
+            sending.await.map_err(|error| NatsFailure::lost(&error.to_string()))?;
+        }
+        let request = Request::new().payload(ACKNOWLEDGED.into()).timeout(Some(ACKNOWLEDGE_MAX));
+        tokio::select! {
+            biased;
+            answer = client.send_request(last.reply.clone(), request) => {
+                answer.map(drop).map_err(|error| NatsFailure::of_request(&error))
+            }
+            reason = self.connection.until_lost() => Err(NatsFailure::lost(&reason)),
+        }
+    }
+
+    /// Disconnects. What has arrived and was not acknowledged goes back to the consumer, in order. The
+    /// server delivers again after `ack_wait` what is still on its way.
+    pub(super) async fn leave(self, held: impl IntoIterator<Item = StreamMessage>) {
+        let Self { plan, pull, keep_alive, recovery, connection, .. } = self;
+        drop(keep_alive);
+        // What the server sent before its answer has arrived then.
+        let _ = plan.info(&connection).await;
+        let rest = pull.leave().await;
+        let newer = recovery.map(OrderRecovery::into_newer).unwrap_or_default();
+        let replies = held.into_iter().chain(newer).map(|message| message.reply);
+        let replies = replies.chain(rest.into_iter().filter_map(|message| message.reply));
+        for reply in replies {
+            if connection.client().publish(reply, RETURNED.into()).await.is_err() {
+                return;
+            }
+        }
+        connection.flush().await;
+        // The answer shows that the server has read everything before it.
+        let _ = plan.info(&connection).await;
+    }
+}
+
+async fn consumer(
+    plan: &ConsumerPlan,
+    connection: &OpenNatsConnection,
+) -> Result<ConsumerInfo, NatsFailure> {
+    match plan.info(connection).await {
+        Err(failure) if failure.is_unknown_consumer() => plan.create(connection).await,
+        known => known,
+    }
+}

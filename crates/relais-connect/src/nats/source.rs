@@ -1,0 +1,353 @@
+//! A stream as a source: a durable pull consumer with a bounded number of messages in memory.
+//!
+//! Invariant: a message is acknowledged only after its batch is in the database. Messages of a refused
+//! batch stay here and are returned again. After a failure the server delivers again what was not
+//! acknowledged, and the inbox recognises duplicates; newer messages wait for them. See `session`.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use relais_core::{
+    InvalidSettings, async_trait,
+    extract::Mapping,
+    inbox::AcceptOutcome,
+    source::{Source, SourceBatch, SourceError},
+};
+
+use super::{
+    NatsConnection, NatsEnvelope, NatsStart,
+    api::ConsumerPlan,
+    classify::NatsFailure,
+    delivery::{StreamFormat, StreamMessage},
+    pull::PullEvent,
+    session::PullSession,
+};
+use crate::{
+    nats_settings::{
+        ACK_WAIT_DEFAULT, MAX_ACK_PENDING_DEFAULT, PREFETCH_BYTES_DEFAULT, PREFETCH_DEFAULT,
+    },
+    prefetch::PrefetchLimit,
+};
+
+/// A batch ends when it reaches this many bytes; the message that exceeds it is still included, so
+/// that the largest message fits.
+const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Status messages that may be in an inbox besides the messages.
+const STATUS_MAX: usize = 1_024;
+
+/// The settings of a [`NatsSource`]. Start from [`NatsSourceSettings::new`].
+#[derive(Clone, Debug)]
+pub struct NatsSourceSettings {
+    /// The name of the source, shown in the server's list of connections.
+    pub name: String,
+    /// The connection to the servers.
+    pub connection: NatsConnection,
+    /// The stream; it must exist.
+    pub stream: String,
+    /// The durable consumer; it is created if it does not exist.
+    pub consumer: String,
+    /// The decoder and the places of ids in its messages.
+    pub mapping: Mapping,
+    /// Of a consumer that is created: only messages of this subject.
+    pub filter: Option<String>,
+    /// Of a consumer that is created: its first message.
+    pub start: NatsStart,
+    /// Of a consumer that is created: the time without a sign of life after which a message is
+    /// delivered again.
+    pub ack_wait: Duration,
+    /// Of a consumer that is created: the most messages of all processes without acknowledgement.
+    pub max_ack_pending: u32,
+    /// The most messages that the server sends ahead of their acknowledgement.
+    pub prefetch: u16,
+    /// The same in bytes: if messages are large, fewer are sent ahead.
+    pub prefetch_bytes: usize,
+    /// The envelope that producers put around the payload.
+    pub envelope: NatsEnvelope,
+    /// The JetStream domain of the stream.
+    pub domain: Option<String>,
+}
+
+impl NatsSourceSettings {
+    /// Sets a default for everything except these.
+    pub fn new(
+        name: &str,
+        connection: NatsConnection,
+        stream: &str,
+        consumer: &str,
+        mapping: Mapping,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            connection,
+            stream: stream.to_owned(),
+            consumer: consumer.to_owned(),
+            mapping,
+            filter: None,
+            start: NatsStart::All,
+            ack_wait: ACK_WAIT_DEFAULT,
+            max_ack_pending: MAX_ACK_PENDING_DEFAULT,
+            prefetch: u16::try_from(PREFETCH_DEFAULT).unwrap_or(u16::MAX),
+            prefetch_bytes: PREFETCH_BYTES_DEFAULT,
+            envelope: NatsEnvelope::None,
+            domain: None,
+        }
+    }
+
+    pub(super) fn plan(&self) -> ConsumerPlan {
+        ConsumerPlan {
+            stream: self.stream.clone(),
+            consumer: self.consumer.clone(),
+            domain: self.domain.clone(),
+            filter: self.filter.clone(),
+            start: self.start,
+            ack_wait: self.ack_wait,
+            max_ack_pending: self.max_ack_pending,
+        }
+    }
+}
+
+/// The state of a source; it stays valid after the source is moved.
+#[derive(Debug, Default)]
+pub struct NatsSourceState {
+    connected: AtomicBool,
+}
+
+impl NatsSourceState {
+    /// Returns whether the source is connected to its consumer.
+    pub fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+}
+
+/// Reads a stream of JetStream.
+///
+/// ```
+/// use relais_connect::nats::{NatsConnection, NatsSource, NatsSourceSettings};
+/// use relais_core::extract::{Mapping, Pick};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mapping = Mapping::json("shop")
+///     .message_id(Pick::header("Nats-Msg-Id"))
+///     .event_type(Pick::header("event-type"));
+/// let connection = NatsConnection::new("nats://localhost")?;
+/// let settings = NatsSourceSettings::new("orders", connection, "ORDERS", "relais", mapping);
+/// let source = NatsSource::new(settings)?;
+/// # let _ = source;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Several processes may read one consumer. For order by key one process reads it, or each process
+/// reads a consumer with its own part of the subjects.
+pub struct NatsSource {
+    name: String,
+    connection: NatsConnection,
+    plan: ConsumerPlan,
+    format: StreamFormat,
+    prefetch_max: usize,
+    prefetch: PrefetchLimit,
+    state: Arc<NatsSourceState>,
+    session: Option<PullSession>,
+    /// Received and not acknowledged, in order.
+    held: VecDeque<StreamMessage>,
+    /// The number of them that were returned as the last batch.
+    handed: usize,
+}
+
+impl NatsSource {
+    /// Validates the settings as far as possible without a server. Connects at the first `next`.
+    pub fn new(settings: NatsSourceSettings) -> Result<Self, InvalidSettings> {
+        let plan = settings.plan();
+        let NatsSourceSettings {
+            name,
+            connection,
+            stream,
+            consumer,
+            mapping,
+            prefetch,
+            prefetch_bytes,
+            envelope,
+            ..
+        } = settings;
+        connection.validate()?;
+        if stream.is_empty() || consumer.is_empty() {
+            return Err("no stream or consumer; set `stream` and `consumer` to their names".into());
+        }
+        Ok(Self {
+            name,
+            connection,
+            plan,
+            format: StreamFormat { mapping, envelope },
+            prefetch_max: usize::from(prefetch.max(1)),
+            prefetch: PrefetchLimit::new(prefetch, prefetch_bytes),
+            state: Arc::default(),
+            session: None,
+            held: VecDeque::new(),
+            handed: 0,
+        })
+    }
+
+    /// Returns the state; it stays valid after the source is moved.
+    pub fn state(&self) -> Arc<NatsSourceState> {
+        Arc::clone(&self.state)
+    }
+
+    /// Connects to the consumer if there is no connection.
+    async fn ensure_session(&mut self) -> Result<(), SourceError> {
+        if self.session.is_some() {
+            return Ok(());
+        }
+        let capacity = self.prefetch_max + STATUS_MAX;
+        let opening = PullSession::open(&self.plan, &self.connection, &self.name, capacity);
+        match opening.await {
+            Ok(session) => {
+                let (stream, consumer) = (&self.plan.stream, &self.plan.consumer);
+                tracing::debug!(source = self.name, stream, consumer, "started reading");
+                self.session = Some(session);
+                self.state.connected.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(why) => Err(SourceError::Unavailable(format!(
+                "cannot read stream `{}`: {why}",
+                self.plan.stream
+            ))),
+        }
+    }
+
+    /// Takes what has arrived, without waiting, and asks for more as far as memory allows.
+    async fn collect(&mut self) -> Result<(), NatsFailure> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        while let Some(event) = session.arrived() {
+            let message = message_of(event, &self.format, &mut self.prefetch)?;
+            self.held.extend(message.and_then(|message| session.receive(message)));
+        }
+        self.held.extend(session.released());
+        let limit = usize::from(self.prefetch.messages());
+        session.ask(limit.saturating_sub(self.held.len())).await
+    }
+
+    /// Waits until something has arrived.
+    async fn wait(&mut self) -> Result<(), NatsFailure> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let event = session.wait().await?;
+        let message = message_of(event, &self.format, &mut self.prefetch)?;
+        self.held.extend(message.and_then(|message| session.receive(message)));
+        Ok(())
+    }
+
+    /// Ends a session that has failed.
+    fn lose(&mut self, failure: &NatsFailure) -> SourceError {
+        self.session = None;
+        self.forget();
+        SourceError::Unavailable(format!(
+            "stopped reading stream `{}`: {}",
+            self.plan.stream, failure.problem.message
+        ))
+    }
+
+    /// Forgets what was received: the server delivers it again.
+    fn forget(&mut self) {
+        self.held.clear();
+        self.handed = 0;
+        self.state.connected.store(false, Ordering::Relaxed);
+    }
+
+    /// Disconnects. What was not acknowledged goes back to the consumer.
+    async fn leave(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.forget();
+        if let Some(session) = self.session.take() {
+            session.leave(held).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Source for NatsSource {
+    async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        let max = max.max(1);
+        // Neither acknowledged nor refused: it is returned again.
+        self.handed = 0;
+        self.ensure_session().await?;
+        loop {
+            if let Err(failure) = self.collect().await {
+                return Err(self.lose(&failure));
+            }
+            if !self.held.is_empty() {
+                break;
+            }
+            if let Err(failure) = self.wait().await {
+                return Err(self.lose(&failure));
+            }
+        }
+        self.handed = batch_length(&self.held, max);
+        let messages = self.held.iter().take(self.handed).map(|held| held.row.clone());
+        Ok(SourceBatch { messages: messages.collect(), positions: Vec::new() })
+    }
+
+    async fn acknowledge(&mut self, _accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
+        let settled: Vec<StreamMessage> = self.held.drain(..self.handed).collect();
+        self.handed = 0;
+        let Some(session) = &self.session else { return Ok(()) };
+        match session.acknowledge(&settled).await {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(self.lose(&failure)),
+        }
+    }
+
+    async fn refuse(&mut self, _reason: String) {
+        self.handed = 0;
+    }
+
+    async fn pause(&mut self) {
+        self.leave().await;
+    }
+
+    async fn close(&mut self) {
+        self.leave().await;
+    }
+}
+
+impl fmt::Debug for NatsSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NatsSource").field(&self.name).finish()
+    }
+}
+
+/// Returns the message of an event, if it has one.
+fn message_of(
+    event: PullEvent,
+    format: &StreamFormat,
+    prefetch: &mut PrefetchLimit,
+) -> Result<Option<StreamMessage>, NatsFailure> {
+    match event {
+        PullEvent::Message(message) => {
+            let message = format.read(*message);
+            message.iter().for_each(|message| prefetch.note(message.bytes));
+            Ok(message)
+        }
+        PullEvent::Alive | PullEvent::Ended | PullEvent::Refused => Ok(None),
+        PullEvent::Failed(failure) => Err(failure),
+    }
+}
+
+/// Returns how many messages one batch has.
+fn batch_length(held: &VecDeque<StreamMessage>, max: usize) -> usize {
+    let mut bytes = 0_usize;
+    let mut length = 0;
+    for message in held.iter().take(max) {
+        if bytes >= BATCH_BYTES_MAX {
+            break;
+        }
+        bytes = bytes.saturating_add(message.bytes);
+        length += 1;
+    }
+    length
+}

@@ -1,0 +1,236 @@
+//! A stream of a test's own, at the server that `cargo xtask test` starts.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use async_nats::{Client, HeaderMap};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use relais_connect::nats::{
+    NatsConnection, NatsPublisher, NatsPublisherSettings, NatsSource, NatsSourceSettings,
+};
+use relais_core::{
+    async_trait,
+    extract::{Mapping, Pick},
+    outbox::OutboxRow,
+    publisher::Publisher,
+    source::Source,
+};
+use relais_testkit::{
+    connector::{PublisherFixture, SourceFixture, WireMessage, outbox_row, soon},
+    proxy::FaultProxy,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// The event type whose subject the stream has.
+const ROUTED: &str = "OrderCreated";
+/// Short, so that the messages of a dropped source come back soon.
+const ACK_WAIT: Duration = Duration::from_secs(2);
+/// The pause between reads of a stream.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Returns the value of a variable; without it the test is left out, except in continuous integration.
+pub(crate) fn server(variable: &str) -> Option<String> {
+    let found = std::env::var(variable).ok();
+    assert!(found.is_some() || std::env::var_os("CI").is_none(), "CI is set and {variable} is not");
+    if found.is_none() {
+        eprintln!("NOT TESTED: {variable} is not set");
+    }
+    found
+}
+
+/// A stream, and a proxy before its server.
+pub(crate) struct World {
+    pub(crate) url: String,
+    /// The name of the stream, and the first part of its subjects.
+    pub(crate) name: String,
+    pub(crate) client: Client,
+    proxy: FaultProxy,
+}
+
+pub(crate) async fn stream() -> Option<World> {
+    World::new(json!({})).await
+}
+
+pub(crate) async fn work_queue() -> Option<World> {
+    World::new(json!({"retention": "workqueue"})).await
+}
+
+impl World {
+    /// Creates a stream with this configuration besides name and subject.
+    pub(crate) async fn new(config: Value) -> Option<Self> {
+        let url = server("RELAIS_TEST_NATS")?;
+        let (_, address) = url.rsplit_once('@').unwrap();
+        let proxy = FaultProxy::to(address.parse().unwrap()).await.unwrap();
+        let (user, password) = login(&url);
+        let client = async_nats::ConnectOptions::with_user_and_password(user, password)
+            .connect(format!("nats://{address}"))
+            .await
+            .unwrap();
+        let name = format!("test-{}", Uuid::now_v7());
+        let world = Self { url, name, client, proxy };
+        world.create_stream(&world.name, config).await;
+        Some(world)
+    }
+
+    pub(crate) async fn create_stream(&self, name: &str, config: Value) {
+        let mut whole = json!({
+            "name": name,
+            "subjects": [format!("{name}.{ROUTED}")],
+            "storage": "file",
+            "num_replicas": 1,
+        });
+        for (key, value) in config.as_object().unwrap() {
+            whole[key] = value.clone();
+        }
+        let made = self.api(&format!("STREAM.CREATE.{name}"), whole).await;
+        assert!(made["error"].is_null(), "{made}");
+    }
+
+    /// Asks the JetStream API.
+    pub(crate) async fn api(&self, request: &str, body: Value) -> Value {
+        let asking = self.client.request(format!("$JS.API.{request}"), body.to_string().into());
+        let answer = soon("the server answers", asking).await.unwrap();
+        serde_json::from_slice(&answer.payload).unwrap()
+    }
+
+    pub(crate) fn subject(&self) -> String {
+        format!("{}.{ROUTED}", self.name)
+    }
+
+    /// Returns the server behind the proxy.
+    pub(crate) fn connection(&self) -> NatsConnection {
+        let (scheme_and_login, _) = self.url.rsplit_once('@').unwrap();
+        NatsConnection::new(&format!("{scheme_and_login}@{}", self.proxy.address())).unwrap()
+    }
+
+    pub(crate) fn target(&self) -> NatsPublisherSettings {
+        let subject = format!("{}.{{{{event_type}}}}", self.name).parse().unwrap();
+        NatsPublisherSettings::new("orders", self.connection(), subject)
+    }
+
+    pub(crate) fn origin(&self) -> NatsSourceSettings {
+        let mapping =
+            Mapping::json("test").message_id(Pick::header("Nats-Msg-Id")).aggregate_id(Pick::Key);
+        let settings =
+            NatsSourceSettings::new("orders", self.connection(), &self.name, "relais", mapping);
+        NatsSourceSettings { ack_wait: ACK_WAIT, ..settings }
+    }
+
+    /// Returns the messages of the stream once it has `count` different ones.
+    pub(crate) async fn stored(&self, count: usize) -> Vec<WireMessage> {
+        let reading = async {
+            let (mut stored, mut ids, mut sequence) = (Vec::new(), BTreeSet::new(), 1);
+            while ids.len() < count {
+                let request = format!("STREAM.MSG.GET.{}", self.name);
+                let answer = self.api(&request, json!({"seq": sequence})).await;
+                if answer["message"].is_null() {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+                sequence += 1;
+                let message = wire(&answer["message"]);
+                ids.insert(message.id.clone());
+                stored.push(message);
+            }
+            stored
+        };
+        soon("the messages are in the stream", reading).await
+    }
+
+    /// Returns the number of messages that were delivered and not acknowledged.
+    pub(crate) async fn unacknowledged(&self) -> u64 {
+        let info = self.api(&format!("CONSUMER.INFO.{}.relais", self.name), json!({})).await;
+        info["num_ack_pending"].as_u64().unwrap()
+    }
+}
+
+pub(crate) fn login(url: &str) -> (String, String) {
+    let (login, _) = url.strip_prefix("nats://").unwrap().rsplit_once('@').unwrap();
+    let (user, password) = login.split_once(':').unwrap();
+    (user.to_owned(), password.to_owned())
+}
+
+/// Parses a message of `STREAM.MSG.GET`.
+fn wire(message: &Value) -> WireMessage {
+    let bytes = |name: &str| {
+        let text = message[name].as_str().unwrap_or_default();
+        STANDARD.decode(text).unwrap()
+    };
+    let mut wire = WireMessage { body: bytes("data"), ..WireMessage::default() };
+    let headers = String::from_utf8(bytes("hdrs")).unwrap();
+    for line in headers.split("\r\n").skip(1).filter(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(':').unwrap();
+        wire.headers.push((name.to_owned(), value.trim().as_bytes().to_vec()));
+    }
+    let text = |name: &str| {
+        let value = wire.header(name).unwrap_or_default().to_vec();
+        String::from_utf8(value).unwrap()
+    };
+    (wire.id, wire.key) = (text("Nats-Msg-Id"), text("message-key"));
+    wire
+}
+
+#[async_trait]
+impl SourceFixture for World {
+    async fn source(&self) -> Box<dyn Source> {
+        Box::new(NatsSource::new(self.origin()).unwrap())
+    }
+
+    async fn send(&self, messages: &[WireMessage]) {
+        for message in messages {
+            let mut headers = HeaderMap::new();
+            headers.insert("Nats-Msg-Id", message.id.as_str());
+            headers.insert("message-key", message.key.as_str());
+            for (name, value) in &message.headers {
+                headers.append(name.as_str(), std::str::from_utf8(value).unwrap());
+            }
+            let body = message.body.clone().into();
+            let sent = self.client.request_with_headers(self.subject(), headers, body).await;
+            let answer: Value = serde_json::from_slice(&sent.unwrap().payload).unwrap();
+            assert!(answer["error"].is_null(), "{answer}");
+        }
+    }
+
+    fn proxy(&self) -> &FaultProxy {
+        &self.proxy
+    }
+
+    fn has_binary_headers(&self) -> bool {
+        false
+    }
+}
+
+#[async_trait]
+impl PublisherFixture for World {
+    async fn publisher(&self) -> Box<dyn Publisher> {
+        Box::new(NatsPublisher::new(self.target()).unwrap())
+    }
+
+    async fn unreachable(&self) -> Box<dyn Publisher> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("nats://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let connection = NatsConnection::new(&url).unwrap();
+        let settings = NatsPublisherSettings { connection, ..self.target() };
+        Box::new(NatsPublisher::new(settings).unwrap())
+    }
+
+    async fn received(&self, count: usize) -> Vec<WireMessage> {
+        self.stored(count).await
+    }
+
+    fn proxy(&self) -> &FaultProxy {
+        &self.proxy
+    }
+
+    fn oversized(&self) -> usize {
+        // `max_payload` of a server is 1 MiB.
+        (1 << 20) + 1
+    }
+
+    fn unroutable(&self, number: usize) -> Option<OutboxRow> {
+        let mut row = outbox_row(number, &format!("k-{number}"));
+        row.event_type = "Nowhere".to_owned();
+        Some(row)
+    }
+}
