@@ -1,4 +1,10 @@
 -- columns
+relais_adopted_change.id: bigint NOT NULL IDENTITY
+relais_adopted_change.adopted_by: text COLLATE "C" NOT NULL
+relais_adopted_change.adopted_key: text COLLATE "C" NOT NULL
+relais_adopted_change.message_id: uuid NOT NULL
+relais_adopted_change.kind: text NOT NULL
+relais_adopted_change.created_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
 relais_attempt.id: bigint NOT NULL IDENTITY
 relais_attempt.origin: text NOT NULL
 relais_attempt.origin_id: bigint NOT NULL
@@ -132,6 +138,8 @@ relais_outbox.causation_id: text
 relais_outbox.correlation_id: text
 relais_outbox.error_code: character varying(200)
 relais_outbox.error_message: character varying(2000)
+relais_outbox.adopted_by: text COLLATE "C"
+relais_outbox.adopted_key: text COLLATE "C"
 relais_parked_key.origin: text NOT NULL
 relais_parked_key.destination: text COLLATE "C" NOT NULL DEFAULT ''::text
 relais_parked_key.msg_key: text COLLATE "C" NOT NULL
@@ -184,6 +192,8 @@ relais_worker.scope: text COLLATE "C" NOT NULL
 relais_worker.worker: text COLLATE "C" NOT NULL
 relais_worker.event_types: text[] COLLATE "C"
 -- constraints
+relais_adopted_change.relais_adopted_change_kind_check: CHECK ((kind = ANY (ARRAY['reset'::text, 'unwritten'::text])))
+relais_adopted_change.relais_adopted_change_pkey: PRIMARY KEY (id)
 relais_attempt.relais_attempt_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
 relais_attempt.relais_attempt_outcome_check: CHECK ((outcome = ANY (ARRAY['retry'::text, 'failed'::text, 'ignored'::text, 'delivered'::text])))
 relais_attempt.relais_attempt_pkey: PRIMARY KEY (origin, origin_id, id)
@@ -241,6 +251,7 @@ relais_timer.relais_timer_pkey: PRIMARY KEY (process_id)
 relais_version.relais_version_pkey: PRIMARY KEY (aggregate_type, aggregate_id)
 relais_worker.relais_worker_pkey: PRIMARY KEY (scope, worker)
 -- indexes
+relais_adopted_change.relais_adopted_change_pkey: CREATE UNIQUE INDEX relais_adopted_change_pkey ON relais_adopted_change USING btree (id)
 relais_attempt.relais_attempt_pkey: CREATE UNIQUE INDEX relais_attempt_pkey ON relais_attempt USING btree (origin, origin_id, id)
 relais_audit.relais_audit_actor: CREATE INDEX relais_audit_actor ON relais_audit USING btree (actor, id)
 relais_audit.relais_audit_pkey: CREATE UNIQUE INDEX relais_audit_pkey ON relais_audit USING btree (id)
@@ -294,7 +305,11 @@ relais_version.relais_version_pkey: CREATE UNIQUE INDEX relais_version_pkey ON r
 relais_worker.relais_worker_pkey: CREATE UNIQUE INDEX relais_worker_pkey ON relais_worker USING btree (scope, worker)
 -- triggers
 relais_inbox.relais_inbox_json: CREATE TRIGGER relais_inbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_inbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))) EXECUTE FUNCTION relais_refuse()
-relais_outbox.relais_outbox_json: CREATE TRIGGER relais_outbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_outbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))) EXECUTE FUNCTION relais_refuse()
+relais_outbox.relais_outbox_json: CREATE TRIGGER relais_outbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_outbox FOR EACH ROW WHEN (
+        CASE
+            WHEN (new.adopted_by IS NULL) THEN ((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))
+            ELSE false
+        END) EXECUTE FUNCTION relais_refuse()
 relais_outbox.relais_outbox_key: CREATE TRIGGER relais_outbox_key BEFORE INSERT ON relais_outbox FOR EACH ROW WHEN ((new.msg_key IS NULL)) EXECUTE FUNCTION relais_default_key()
 -- functions
 function.relais_default_key: BEGIN NEW.msg_key := NEW.aggregate_id; RETURN NEW; END

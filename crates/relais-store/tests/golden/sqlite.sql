@@ -1,3 +1,12 @@
+CREATE TABLE relais_adopted_change (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    adopted_by  TEXT NOT NULL,
+    adopted_key TEXT NOT NULL,
+    message_id  TEXT NOT NULL,
+    kind        TEXT NOT NULL CHECK (kind IN ('reset', 'unwritten')),
+    created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+) STRICT;
+
 CREATE TABLE relais_attempt (
     id            INTEGER PRIMARY KEY,
     origin        TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox')),
@@ -259,7 +268,7 @@ CREATE TABLE relais_outbox (
     causation_id    TEXT,
     correlation_id  TEXT,
     error_code      TEXT CHECK (length(error_code) <= 200),
-    error_message   TEXT CHECK (length(error_message) <= 2000),
+    error_message   TEXT CHECK (length(error_message) <= 2000), adopted_by TEXT, adopted_key TEXT,
     CONSTRAINT relais_outbox_message UNIQUE (message_id, destination)
 ) STRICT;
 
