@@ -40,7 +40,6 @@ impl Worker for AdoptedFollower {
             return Ok(PassOutcome::Idle { at_most: wait });
         }
         let handled = self.store.follow_adopted().await?;
-        crate::fail_point!("adopted.after_pass");
         if handled > 0 {
             return Ok(PassOutcome::Worked);
         }

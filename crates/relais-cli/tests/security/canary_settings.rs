@@ -170,6 +170,12 @@ private_key = "CANARY-pem"
 api = "collections"
 object = "Contact"
 columns = { LastName = "payload:/note" }
+[[destination]]
+name = "nats"
+kind = "nats"
+url = "tls://nats.example"
+subject = "orders"
+nkey = "CANARY-nkey"
 "#;
 
 fn everything() -> String {

@@ -112,7 +112,6 @@ async fn handle(
             transaction.execute(script.copy_one.as_str(), &[adopted_key]).await?;
         }
     }
-    crate::fail_point!("adopt.before_follow_commit");
     transaction.commit().await?;
     Ok(true)
 }

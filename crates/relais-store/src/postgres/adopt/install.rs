@@ -156,7 +156,6 @@ async fn create(
         true => transaction.execute(script.existing.as_str(), &[]).await?,
         false => 0,
     };
-    crate::fail_point!("adopt.before_commit");
     transaction.commit().await?;
     Ok(copied)
 }
