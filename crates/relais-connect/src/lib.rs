@@ -25,6 +25,10 @@ pub mod nats;
 #[cfg(any(feature = "http", feature = "nats"))]
 #[doc(hidden)]
 #[path = "nats/settings.rs"]
+#[cfg_attr(
+    not(feature = "nats"),
+    allow(dead_code, reason = "a build without the connector checks the settings only")
+)]
 pub mod nats_settings;
 #[cfg(any(feature = "nats", feature = "rabbitmq"))]
 mod prefetch;

@@ -162,10 +162,6 @@ pub struct HiddenNatsUrl(SecretString);
 
 /// The login in a URL, as it is written there.
 #[derive(Clone, Copy)]
-#[cfg_attr(
-    not(feature = "nats"),
-    allow(dead_code, reason = "a build without the connector checks the settings only")
-)]
 pub(crate) enum UrlLogin<'a> {
     None,
     Token(&'a str),
