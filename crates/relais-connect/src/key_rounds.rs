@@ -6,6 +6,18 @@ use std::collections::HashSet;
 
 use relais_core::{delivery::Delivery, outbox::OutboxRow};
 
+/// Builds the message of each row; a row that cannot be sent has its answer instead.
+pub(crate) fn prepared<'a, M>(
+    rows: &'a [OutboxRow],
+    message: impl Fn(&'a OutboxRow) -> Result<M, Delivery>,
+) -> (Vec<Option<M>>, Vec<Option<Delivery>>) {
+    let split = |row| match message(row) {
+        Ok(message) => (Some(message), None),
+        Err(delivery) => (None, Some(delivery)),
+    };
+    rows.iter().map(split).unzip()
+}
+
 /// Returns the first unanswered message of every key that has no failed one.
 pub(crate) fn key_heads(rows: &[OutboxRow], deliveries: &[Option<Delivery>]) -> Vec<usize> {
     let mut busy = HashSet::new();

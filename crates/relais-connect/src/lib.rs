@@ -42,6 +42,8 @@ pub mod rabbitmq_settings;
 pub mod salesforce;
 #[cfg(any(feature = "http", feature = "nats", feature = "rabbitmq"))]
 mod template;
+#[cfg(any(feature = "http", feature = "nats", feature = "rabbitmq"))]
+mod tls_files;
 
 #[cfg(any(feature = "http", feature = "kafka", feature = "nats", feature = "rabbitmq"))]
 pub use secrecy::SecretString;

@@ -3,6 +3,21 @@
 //! Pure. Brokers have no limit in bytes, or one that a large message cannot pass; so the number
 //! follows the largest message of the last ones.
 
+/// A batch ends when it reaches this many bytes; the message that exceeds it is still included, so
+/// that the largest message fits.
+pub(crate) const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Returns how many messages of these sizes one batch has.
+pub(crate) fn batch_length(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut bytes = 0_usize;
+    let fits = |size: &usize| {
+        let before = bytes;
+        bytes = bytes.saturating_add(*size);
+        before < BATCH_BYTES_MAX
+    };
+    sizes.take_while(fits).count()
+}
+
 /// The limit in messages and bytes, and what is known about the size of messages.
 #[derive(Debug)]
 pub(crate) struct PrefetchLimit {

@@ -15,7 +15,7 @@ use super::{
     outgoing::SubjectMessage,
     publisher::NatsPublisher,
 };
-use crate::key_rounds::key_heads;
+use crate::key_rounds::{key_heads, prepared};
 
 pub(super) struct NatsPublishCall<'a> {
     publisher: &'a NatsPublisher,
@@ -40,19 +40,8 @@ impl<'a> NatsPublishCall<'a> {
         rows: &'a [OutboxRow],
         deadline: Instant,
     ) -> Self {
-        let (mut messages, mut deliveries) = (Vec::new(), Vec::new());
-        for row in rows {
-            match publisher.format().message(row) {
-                Ok(message) => {
-                    messages.push(Some(message));
-                    deliveries.push(None);
-                }
-                Err(delivery) => {
-                    messages.push(None);
-                    deliveries.push(Some(delivery));
-                }
-            }
-        }
+        let format = publisher.format();
+        let (messages, deliveries) = prepared(rows, |row| format.message(row));
         Self { publisher, rows, messages, deliveries, deadline }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A build without NATS reads them too: it reports the missing feature, not unknown keys.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, time::Duration};
 
 use relais_core::{
     decode::Decoder,
@@ -14,7 +14,7 @@ use relais_core::{
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::template::RoutingTemplate;
+use crate::{template::RoutingTemplate, tls_files::check_tls_files};
 
 /// The header by which a stream recognises duplicates.
 pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
@@ -297,7 +297,11 @@ impl NatsSourceKeys {
     /// Reports keys that do not fit together, by name.
     pub fn check(&self, report: &mut dyn FnMut(&str, String)) {
         check_login(&self.url, self.nkey.is_some(), self.credentials.is_some(), report);
-        check_tls(&self.url, [&self.tls_ca, &self.tls_certificate, &self.tls_key], report);
+        check_tls_files(
+            (self.url.is_tls(), "tls"),
+            [&self.tls_ca, &self.tls_certificate, &self.tls_key],
+            report,
+        );
     }
 }
 
@@ -305,7 +309,11 @@ impl NatsTargetKeys {
     /// Reports keys that do not fit together, by name.
     pub fn check(&self, report: &mut dyn FnMut(&str, String)) {
         check_login(&self.url, self.nkey.is_some(), self.credentials.is_some(), report);
-        check_tls(&self.url, [&self.tls_ca, &self.tls_certificate, &self.tls_key], report);
+        check_tls_files(
+            (self.url.is_tls(), "tls"),
+            [&self.tls_ca, &self.tls_certificate, &self.tls_key],
+            report,
+        );
     }
 }
 
@@ -321,22 +329,6 @@ fn check_login(
     } else if credentials && in_url {
         let why = "is a second login; use one of `url`, `nkey` and `credentials`";
         report("credentials", why.to_owned());
-    }
-}
-
-fn check_tls(
-    url: &HiddenNatsUrl,
-    [ca, certificate, key]: [&Option<PathBuf>; 3],
-    report: &mut dyn FnMut(&str, String),
-) {
-    let names = [("tls_ca", ca), ("tls_certificate", certificate), ("tls_key", key)];
-    for (name, _) in names.into_iter().filter(|(_, file)| file.is_some() && !url.is_tls()) {
-        report(name, "needs a `url` that starts with tls://".to_owned());
-    }
-    match (certificate, key) {
-        (Some(_), None) => report("tls_key", "is missing beside `tls_certificate`".to_owned()),
-        (None, Some(_)) => report("tls_certificate", "is missing beside `tls_key`".to_owned()),
-        _ => {}
     }
 }
 

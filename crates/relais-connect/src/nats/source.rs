@@ -33,12 +33,9 @@ use crate::{
     nats_settings::{
         ACK_WAIT_DEFAULT, MAX_ACK_PENDING_DEFAULT, PREFETCH_BYTES_DEFAULT, PREFETCH_DEFAULT,
     },
-    prefetch::PrefetchLimit,
+    prefetch::{PrefetchLimit, batch_length},
 };
 
-/// A batch ends when it reaches this many bytes; the message that exceeds it is still included, so
-/// that the largest message fits.
-const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Status messages that may be in an inbox besides the messages.
 const STATUS_MAX: usize = 1_024;
 
@@ -287,7 +284,7 @@ impl Source for NatsSource {
                 return Err(self.lose(&failure));
             }
         }
-        self.handed = batch_length(&self.held, max);
+        self.handed = batch_length(self.held.iter().take(max).map(|held| held.bytes));
         let messages = self.held.iter().take(self.handed).map(|held| held.row.clone());
         Ok(SourceBatch { messages: messages.collect(), positions: Vec::new() })
     }
@@ -336,18 +333,4 @@ fn message_of(
         PullEvent::Alive | PullEvent::Ended | PullEvent::Refused => Ok(None),
         PullEvent::Failed(failure) => Err(failure),
     }
-}
-
-/// Returns how many messages one batch has.
-fn batch_length(held: &VecDeque<StreamMessage>, max: usize) -> usize {
-    let mut bytes = 0_usize;
-    let mut length = 0;
-    for message in held.iter().take(max) {
-        if bytes >= BATCH_BYTES_MAX {
-            break;
-        }
-        bytes = bytes.saturating_add(message.bytes);
-        length += 1;
-    }
-    length
 }

@@ -20,7 +20,7 @@ use super::{
     outgoing::OutgoingMessage,
     publisher::RabbitPublisher,
 };
-use crate::key_rounds::key_heads;
+use crate::key_rounds::{key_heads, prepared};
 
 /// A message that cannot be routed is returned before it is confirmed.
 const MANDATORY: BasicPublishOptions = BasicPublishOptions { mandatory: true, immediate: false };
@@ -51,19 +51,8 @@ impl<'a> RabbitPublishCall<'a> {
         rows: &'a [OutboxRow],
         deadline: Instant,
     ) -> Self {
-        let (mut messages, mut deliveries) = (Vec::new(), Vec::new());
-        for row in rows {
-            match publisher.format().message(row) {
-                Ok(message) => {
-                    messages.push(Some(message));
-                    deliveries.push(None);
-                }
-                Err(delivery) => {
-                    messages.push(None);
-                    deliveries.push(Some(delivery));
-                }
-            }
-        }
+        let format = publisher.format();
+        let (messages, deliveries) = prepared(rows, |row| format.message(row));
         Self { publisher, rows, messages, deliveries, deadline }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A build without RabbitMQ reads them too: it reports the missing feature, not unknown keys.
 
-use std::{fmt, path::PathBuf};
+use std::fmt;
 
 use relais_core::{
     decode::Decoder,
@@ -12,7 +12,7 @@ use relais_core::{
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::template::RoutingTemplate;
+use crate::{template::RoutingTemplate, tls_files::check_tls_files};
 
 /// The most bytes of a name in AMQP.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -181,14 +181,22 @@ impl RabbitSourceKeys {
                 "RabbitMQ has no positions; use `header:NAME`, `payload:/JSON/POINTER` or `key`";
             report("message_id", why.to_owned());
         }
-        check_tls(&self.url, [&self.tls_ca, &self.tls_certificate, &self.tls_key], report);
+        check_tls_files(
+            (self.url.is_tls(), "amqps"),
+            [&self.tls_ca, &self.tls_certificate, &self.tls_key],
+            report,
+        );
     }
 }
 
 impl RabbitTargetKeys {
     /// Reports keys that do not fit together, by name.
     pub fn check(&self, report: &mut dyn FnMut(&str, String)) {
-        check_tls(&self.url, [&self.tls_ca, &self.tls_certificate, &self.tls_key], report);
+        check_tls_files(
+            (self.url.is_tls(), "amqps"),
+            [&self.tls_ca, &self.tls_certificate, &self.tls_key],
+            report,
+        );
         match (self.envelope, &self.namespace) {
             (RabbitEnvelope::MassTransit, None) => report(
                 "namespace",
@@ -201,22 +209,6 @@ impl RabbitTargetKeys {
             }
             _ => {}
         }
-    }
-}
-
-fn check_tls(
-    url: &HiddenBrokerUrl,
-    [ca, certificate, key]: [&Option<PathBuf>; 3],
-    report: &mut dyn FnMut(&str, String),
-) {
-    let names = [("tls_ca", ca), ("tls_certificate", certificate), ("tls_key", key)];
-    for (name, _) in names.into_iter().filter(|(_, file)| file.is_some() && !url.is_tls()) {
-        report(name, "needs a `url` that starts with amqps://".to_owned());
-    }
-    match (certificate, key) {
-        (Some(_), None) => report("tls_key", "is missing beside `tls_certificate`".to_owned()),
-        (None, Some(_)) => report("tls_certificate", "is missing beside `tls_key`".to_owned()),
-        _ => {}
     }
 }
 

@@ -37,13 +37,9 @@ use super::{
     delivery::{DeliveryFormat, HeldDelivery},
 };
 use crate::{
-    prefetch::PrefetchLimit,
+    prefetch::{BATCH_BYTES_MAX, PrefetchLimit, batch_length},
     rabbitmq_settings::{PREFETCH_BYTES_DEFAULT, PREFETCH_DEFAULT},
 };
-
-/// A batch ends when it reaches this many bytes; the message that exceeds it is still included, so
-/// that the largest message fits.
-const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The settings of a [`RabbitSource`]. Start from [`RabbitSourceSettings::new`].
 #[derive(Clone, Debug)]
@@ -317,7 +313,7 @@ impl Source for RabbitSource {
                 None => return Err(self.lose(None)),
             }
         }
-        self.handed = batch_length(&self.held, max);
+        self.handed = batch_length(self.held.iter().take(max).map(|held| held.bytes));
         let messages = self.held.iter().take(self.handed).map(|held| held.message.clone());
         Ok(SourceBatch { messages: messages.collect(), positions: Vec::new() })
     }
@@ -350,18 +346,4 @@ impl fmt::Debug for RabbitSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RabbitSource").field(&self.name).finish()
     }
-}
-
-/// Returns how many deliveries one batch has.
-fn batch_length(held: &VecDeque<HeldDelivery>, max: usize) -> usize {
-    let mut bytes = 0_usize;
-    let mut length = 0;
-    for delivery in held.iter().take(max) {
-        if bytes >= BATCH_BYTES_MAX {
-            break;
-        }
-        bytes = bytes.saturating_add(delivery.bytes);
-        length += 1;
-    }
-    length
 }
