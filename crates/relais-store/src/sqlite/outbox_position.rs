@@ -85,8 +85,7 @@ impl OutboxPositions {
     ) -> Result<bool, StoreError> {
         let from = self.start(destination, 0, state.position);
         let params = (destination, from, state.has_waiting);
-        let fresh =
-            first(db, include_str!("sql/first_fresh.sql"), params, |c| c.integer(0))?;
+        let fresh = first(db, include_str!("sql/first_fresh.sql"), params, |c| c.integer(0))?;
         let at = fresh.map_or(state.highest, |id| id - 1).max(from);
         self.change(destination, |position| position.at = position.at.max(at));
         Ok(fresh.is_some())
