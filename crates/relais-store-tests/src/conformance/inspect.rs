@@ -191,11 +191,9 @@ pub async fn outbox_rows_are_filtered_by_every_field(f: &dyn Fixture) {
     let batch = vec![message("orders", "a"), other, message("orders", "b")];
     let ids = f.store().enqueue(batch).await.expect("enqueue");
     let day = f.dialect().ago(86_400);
-    f.run(&format!(
-        "UPDATE relais_outbox SET status = 'FAILED', created_at = {day} WHERE id = {}",
-        ids[0]
-    ))
-    .await;
+    let worker = Worker::outbox(f, "orders", "w").await;
+    worker.settle(&worker.pending(1).await[0], dead_and_parked()).await;
+    f.run(&format!("UPDATE relais_outbox SET created_at = {day} WHERE id = {}", ids[0])).await;
     let some = |text: &str| Some(text.to_owned());
     let by = |change: &dyn Fn(&mut Filter)| {
         let mut wanted = filter(10);
