@@ -58,6 +58,7 @@ const ONE_SIDED: &[OneSided] = &[
     only("postgres", "hydrate.sql", "SQLite's driver makes JSON of a row itself"),
     only("postgres", "hydrate_session.sql", "settings of a server; SQLite has pragmas"),
     only("sqlite", "advance_inbox_mark.sql", "PostgreSQL asks for writers too: highest, lowest"),
+    only("sqlite", "enqueue_row.sql", "SQLite's driver knows the id of the last row"),
     only("sqlite", "first_fresh.sql", "PostgreSQL asks for writers too: lowest_outbox.sql"),
     only("sqlite", "fetch_due.sql", "PostgreSQL reads fresh and due rows in fetch_outbox.sql"),
     only("sqlite", "read_outbox.sql", "PostgreSQL reads fresh and due rows in fetch_outbox.sql"),

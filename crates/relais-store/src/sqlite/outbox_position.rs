@@ -71,6 +71,10 @@ impl OutboxPositions {
         }
     }
 
+    fn of_all_lanes(&self, destination: &str) -> i64 {
+        self.positions().get(destination).map_or(0, |position| position.at)
+    }
+
     /// Notes that the lanes have no fresh row up to an id.
     pub(super) fn note_lanes(&self, destination: &str, lanes: i64, at: i64) {
         self.change(destination, |position| position.of_lanes = (lanes, at));
@@ -83,7 +87,7 @@ impl OutboxPositions {
         destination: &str,
         state: OutboxObstacles,
     ) -> Result<bool, StoreError> {
-        let from = self.start(destination, 0, state.position);
+        let from = self.of_all_lanes(destination).max(state.position);
         let first_fresh = |without_delay: bool| {
             let params = (destination, from, state.has_waiting, without_delay);
             first(db, include_str!("sql/first_fresh.sql"), params, |c| c.integer(0))
