@@ -117,16 +117,15 @@ relais_lease.moves: bigint NOT NULL DEFAULT 0
 relais_lease.handed_over: bigint NOT NULL DEFAULT 0
 relais_outbox.id: bigint NOT NULL IDENTITY
 relais_outbox.message_id: uuid NOT NULL DEFAULT (encode(set_bit(set_bit(OVERLAY(uuid_send(gen_random_uuid()) PLACING SUBSTRING(int8send(((EXTRACT(epoch FROM clock_timestamp()) * (1000)::numeric))::bigint) FROM 3) FROM 1 FOR 6), (52)::bigint, 1), (53)::bigint, 1), 'hex'::text))::uuid
-relais_outbox.category: text NOT NULL DEFAULT 'event'::text
+relais_outbox.category: relais_category NOT NULL DEFAULT 'event'::text
 relais_outbox.aggregate_type: text NOT NULL
 relais_outbox.aggregate_id: text NOT NULL
 relais_outbox.event_type: text NOT NULL
 relais_outbox.event_version: integer NOT NULL DEFAULT 1
-relais_outbox.payload: text NOT NULL
-relais_outbox.headers: text NOT NULL DEFAULT '{}'::text
+relais_outbox.payload: relais_payload NOT NULL
+relais_outbox.headers: relais_headers NOT NULL DEFAULT '{}'::text
 relais_outbox.destination: text COLLATE "C" NOT NULL
-relais_outbox.msg_key: text COLLATE "C" NOT NULL
-relais_outbox.lane: smallint NOT NULL GENERATED ((hashtext(msg_key) & 63))::smallint
+relais_outbox.msg_key: text COLLATE "C"
 relais_outbox.created_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
 relais_outbox.status: text NOT NULL DEFAULT 'PENDING'::text
 relais_outbox.attempts: integer NOT NULL DEFAULT 0
@@ -140,6 +139,8 @@ relais_outbox.error_code: character varying(200)
 relais_outbox.error_message: character varying(2000)
 relais_outbox.adopted_by: text COLLATE "C"
 relais_outbox.adopted_key: text COLLATE "C"
+relais_outbox_position.destination: text COLLATE "C" NOT NULL
+relais_outbox_position.position: bigint NOT NULL
 relais_parked_key.origin: text NOT NULL
 relais_parked_key.destination: text COLLATE "C" NOT NULL DEFAULT ''::text
 relais_parked_key.msg_key: text COLLATE "C" NOT NULL
@@ -188,6 +189,12 @@ relais_timer.due_at: timestamp with time zone NOT NULL
 relais_version.aggregate_type: text COLLATE "C" NOT NULL
 relais_version.aggregate_id: text COLLATE "C" NOT NULL
 relais_version.version: bigint NOT NULL
+relais_waiting.id: bigint NOT NULL
+relais_waiting.destination: text COLLATE "C" NOT NULL
+relais_waiting.msg_key: text COLLATE "C" NOT NULL
+relais_waiting.due_at: timestamp with time zone
+relais_waiting.holds_key: boolean NOT NULL
+relais_waiting.job_id: text
 relais_worker.scope: text COLLATE "C" NOT NULL
 relais_worker.worker: text COLLATE "C" NOT NULL
 relais_worker.event_types: text[] COLLATE "C"
@@ -228,13 +235,9 @@ relais_inbox.relais_inbox_status: CHECK ((status = ANY (ARRAY['RECEIVED'::text, 
 relais_lane.relais_lane_lane_check: CHECK (((lane >= 0) AND (lane <= 63)))
 relais_lane.relais_lane_pkey: PRIMARY KEY (scope, lane)
 relais_lease.relais_lease_pkey: PRIMARY KEY (worker)
-relais_outbox.relais_outbox_attempts_check: CHECK (((attempts >= 0) AND (attempts < 1000000)))
-relais_outbox.relais_outbox_category_check: CHECK ((category = ANY (ARRAY['event'::text, 'command'::text, 'reply'::text])))
-relais_outbox.relais_outbox_destination_check: CHECK ((destination <> ''::text))
-relais_outbox.relais_outbox_id_check: CHECK ((id > 0))
 relais_outbox.relais_outbox_message: UNIQUE (message_id, destination)
 relais_outbox.relais_outbox_pkey: PRIMARY KEY (id)
-relais_outbox.relais_outbox_status: CHECK ((status = ANY (ARRAY['PENDING'::text, 'DISPATCHED'::text, 'FAILED'::text])))
+relais_outbox_position.relais_outbox_position_pkey: PRIMARY KEY (destination)
 relais_parked_key.relais_parked_key_dead_letter_id_fkey: FOREIGN KEY (dead_letter_id) REFERENCES relais_dead_letter(id)
 relais_parked_key.relais_parked_key_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
 relais_parked_key.relais_parked_key_pkey: PRIMARY KEY (origin, destination, key_hash)
@@ -249,6 +252,7 @@ relais_schema.relais_schema_pkey: PRIMARY KEY (version)
 relais_source_position.relais_source_position_pkey: PRIMARY KEY (source, partition_key)
 relais_timer.relais_timer_pkey: PRIMARY KEY (process_id)
 relais_version.relais_version_pkey: PRIMARY KEY (aggregate_type, aggregate_id)
+relais_waiting.relais_waiting_pkey: PRIMARY KEY (id)
 relais_worker.relais_worker_pkey: PRIMARY KEY (scope, worker)
 -- indexes
 relais_adopted_change.relais_adopted_change_pkey: CREATE UNIQUE INDEX relais_adopted_change_pkey ON relais_adopted_change USING btree (id)
@@ -278,14 +282,11 @@ relais_inbox.relais_inbox_pkey: CREATE UNIQUE INDEX relais_inbox_pkey ON relais_
 relais_inbox.relais_inbox_trouble: CREATE INDEX relais_inbox_trouble ON relais_inbox USING btree (status, id) WHERE (status = ANY (ARRAY['FAILED'::text, 'SERDE_ERROR'::text, 'RETRY'::text]))
 relais_lane.relais_lane_pkey: CREATE UNIQUE INDEX relais_lane_pkey ON relais_lane USING btree (scope, lane)
 relais_lease.relais_lease_pkey: CREATE UNIQUE INDEX relais_lease_pkey ON relais_lease USING btree (worker)
-relais_outbox.relais_outbox_cause: CREATE INDEX relais_outbox_cause ON relais_outbox USING btree (hashtextextended(causation_id, (0)::bigint)) WHERE (causation_id IS NOT NULL)
-relais_outbox.relais_outbox_due: CREATE INDEX relais_outbox_due ON relais_outbox USING btree (destination, next_attempt_at) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL))
-relais_outbox.relais_outbox_failed: CREATE INDEX relais_outbox_failed ON relais_outbox USING btree (id) WHERE (status = 'FAILED'::text)
-relais_outbox.relais_outbox_fresh: CREATE INDEX relais_outbox_fresh ON relais_outbox USING btree (destination, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NULL))
-relais_outbox.relais_outbox_held: CREATE INDEX relais_outbox_held ON relais_outbox USING btree (destination, hashtextextended(msg_key, (0)::bigint), ((id + 0))) WHERE ((status = 'PENDING'::text) AND (next_attempt_at IS NOT NULL) AND ((attempts > 0) OR (job_id IS NOT NULL) OR (error_code IS NOT NULL)))
-relais_outbox.relais_outbox_job: CREATE INDEX relais_outbox_job ON relais_outbox USING btree (job_id, ((id + 0))) WHERE ((status = 'PENDING'::text) AND (job_id IS NOT NULL))
-relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id, destination) WITH (fillfactor='50')
-relais_outbox.relais_outbox_pkey: CREATE UNIQUE INDEX relais_outbox_pkey ON relais_outbox USING btree (id) WITH (fillfactor='50')
+relais_outbox.relais_outbox_cause: CREATE INDEX relais_outbox_cause ON relais_outbox USING hash (causation_id)
+relais_outbox.relais_outbox_destination: CREATE INDEX relais_outbox_destination ON relais_outbox USING btree (destination, id)
+relais_outbox.relais_outbox_message: CREATE UNIQUE INDEX relais_outbox_message ON relais_outbox USING btree (message_id, destination)
+relais_outbox.relais_outbox_pkey: CREATE UNIQUE INDEX relais_outbox_pkey ON relais_outbox USING btree (id)
+relais_outbox_position.relais_outbox_position_pkey: CREATE UNIQUE INDEX relais_outbox_position_pkey ON relais_outbox_position USING btree (destination)
 relais_parked_key.relais_parked_key_age: CREATE INDEX relais_parked_key_age ON relais_parked_key USING btree (parked_at, key_hash)
 relais_parked_key.relais_parked_key_dead_letter: CREATE INDEX relais_parked_key_dead_letter ON relais_parked_key USING btree (dead_letter_id)
 relais_parked_key.relais_parked_key_pkey: CREATE UNIQUE INDEX relais_parked_key_pkey ON relais_parked_key USING btree (origin, destination, key_hash)
@@ -302,17 +303,14 @@ relais_source_position.relais_source_position_pkey: CREATE UNIQUE INDEX relais_s
 relais_timer.relais_timer_due: CREATE INDEX relais_timer_due ON relais_timer USING btree (due_at)
 relais_timer.relais_timer_pkey: CREATE UNIQUE INDEX relais_timer_pkey ON relais_timer USING btree (process_id)
 relais_version.relais_version_pkey: CREATE UNIQUE INDEX relais_version_pkey ON relais_version USING btree (aggregate_type, aggregate_id)
+relais_waiting.relais_waiting_due: CREATE INDEX relais_waiting_due ON relais_waiting USING btree (destination, due_at) WHERE (due_at IS NOT NULL)
+relais_waiting.relais_waiting_job: CREATE INDEX relais_waiting_job ON relais_waiting USING btree (job_id, ((id + 0))) WHERE (job_id IS NOT NULL)
+relais_waiting.relais_waiting_key: CREATE INDEX relais_waiting_key ON relais_waiting USING btree (destination, hashtextextended(msg_key, (0)::bigint), ((id + 0)))
+relais_waiting.relais_waiting_pkey: CREATE UNIQUE INDEX relais_waiting_pkey ON relais_waiting USING btree (id)
 relais_worker.relais_worker_pkey: CREATE UNIQUE INDEX relais_worker_pkey ON relais_worker USING btree (scope, worker)
 -- triggers
 relais_inbox.relais_inbox_json: CREATE TRIGGER relais_inbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_inbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))) EXECUTE FUNCTION relais_refuse()
-relais_outbox.relais_outbox_json: CREATE TRIGGER relais_outbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_outbox FOR EACH ROW WHEN (
-        CASE
-            WHEN (new.adopted_by IS NULL) THEN ((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))
-            ELSE false
-        END) EXECUTE FUNCTION relais_refuse()
-relais_outbox.relais_outbox_key: CREATE TRIGGER relais_outbox_key BEFORE INSERT ON relais_outbox FOR EACH ROW WHEN ((new.msg_key IS NULL)) EXECUTE FUNCTION relais_default_key()
 -- functions
-function.relais_default_key: BEGIN NEW.msg_key := NEW.aggregate_id; RETURN NEW; END
 function.relais_refuse: BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation',
         MESSAGE = 'cannot store the row: headers must be a JSON object, as in {"tenant":"a"}'; END
 function.relais_refuse_id: BEGIN
