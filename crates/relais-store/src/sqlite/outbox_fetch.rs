@@ -1,7 +1,7 @@
 //! Finds the rows of a destination that can be sent: due rows, and fresh ones behind its position.
 //!
 //! Invariant: rows of a key come in the order of their ids. A fresh row behind an obstacle is passed into
-//! `relais_waiting` once; no later fetch meets it there before the obstacle is gone.
+//! `relais_waiting` once; no later fetch meets it there before the obstacle is removed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
