@@ -34,6 +34,8 @@ pub(crate) const RESTART_VARIABLE: &str = "RELAIS_TEST_KAFKA_RESTART";
 /// The variables that name the listener with TLS and passwords, and the certificate it shows.
 pub(crate) const SECURE_VARIABLE: &str = "RELAIS_TEST_KAFKA_SECURE";
 pub(crate) const CERTIFICATE_VARIABLE: &str = "RELAIS_TEST_KAFKA_CERTIFICATE";
+/// The variable that names a listener, and the address that it gives to clients: a test puts its proxy there.
+pub(crate) const PROXIED_VARIABLE: &str = "RELAIS_TEST_KAFKA_PROXIED";
 
 const STOP: Stop = Stop { pid_file: "pid", signal: "KILL" };
 const SETTINGS: &str = include_str!("../kafka/server.properties");
@@ -52,10 +54,10 @@ pub(crate) fn start(target: &Path) -> Result<ServerOutcome> {
     let directory = scratch.path();
     fill(directory, &java, &jars)?;
     certify(directory, &java)?;
-    let mut secure = 0;
+    let mut others = BrokerPorts::default();
     let port = ports::first_that_works(|port| {
-        secure = ports::free()?;
-        listen(directory, port, ports::free()?, secure)?;
+        others = BrokerPorts::free()?;
+        listen(directory, port, &others)?;
         format_once(directory)?;
         command::output(broker(directory).arg("start")).map(drop)
     })
@@ -64,7 +66,8 @@ pub(crate) fn start(target: &Path) -> Result<ServerOutcome> {
     let variables = vec![
         (ADDRESS_VARIABLE, format!("127.0.0.1:{port}")),
         (RESTART_VARIABLE, file("broker")),
-        (SECURE_VARIABLE, format!("127.0.0.1:{secure}")),
+        (SECURE_VARIABLE, format!("127.0.0.1:{}", others.secure)),
+        (PROXIED_VARIABLE, format!("127.0.0.1:{},127.0.0.1:{}", others.proxied, others.proxy)),
         (CERTIFICATE_VARIABLE, file("broker.pem")),
     ];
     let version = install::version().to_owned();
@@ -94,10 +97,29 @@ fn certify(directory: &Path, java: &Path) -> Result<()> {
     keytool("-exportcert -rfc -file broker.pem").map(drop)
 }
 
-fn listen(directory: &Path, broker: u16, controller: u16, secure: u16) -> Result<()> {
+/// The ports of a broker besides its own.
+#[derive(Debug, Default)]
+struct BrokerPorts {
+    controller: u16,
+    secure: u16,
+    /// The listener that names [`BrokerPorts::proxy`] to its clients.
+    proxied: u16,
+    proxy: u16,
+}
+
+impl BrokerPorts {
+    fn free() -> Result<Self> {
+        let free = ports::free;
+        Ok(Self { controller: free()?, secure: free()?, proxied: free()?, proxy: free()? })
+    }
+}
+
+fn listen(directory: &Path, broker: u16, others: &BrokerPorts) -> Result<()> {
+    let BrokerPorts { controller, secure, proxied, proxy } = others;
+    let both = format!("BROKER://127.0.0.1:{broker},SECURE://127.0.0.1:{secure}");
     let listeners = format!(
-        "\nlisteners=BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller},\
-         SECURE://127.0.0.1:{secure}\n\
+        "\nlisteners={both},CONTROLLER://127.0.0.1:{controller},PROXIED://127.0.0.1:{proxied}\n\
+         advertised.listeners={both},PROXIED://127.0.0.1:{proxy}\n\
          controller.quorum.voters=1@127.0.0.1:{controller}\n"
     );
     fs::write(directory.join("server.properties"), SETTINGS.to_owned() + &listeners)
