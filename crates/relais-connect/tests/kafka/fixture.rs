@@ -32,7 +32,7 @@ use crate::{
 const PARTITIONS: i32 = 3;
 /// The largest record of the topic.
 const RECORD_MAX: usize = 1 << 20;
-/// The pause before a check reads the topic again.
+/// The pause before a check looks again.
 const PAUSE: Duration = Duration::from_millis(50);
 
 static ADDRESS: Mutex<()> = Mutex::const_new(());
@@ -50,12 +50,22 @@ pub(crate) async fn place() -> Option<Place> {
     let listener = outgoing::server("RELAIS_TEST_KAFKA_PROXIED", what)?;
     let (server, advertised) = listener.split_once(',').unwrap();
     let alone = ADDRESS.lock().await;
-    let proxy = FaultProxy::bind(advertised.parse().unwrap(), server.parse().unwrap()).await;
+    let (server, advertised) = (server.parse().unwrap(), advertised.parse().unwrap());
+    let binding = async {
+        loop {
+            // The listener of the check before closes when its runtime has ended.
+            match FaultProxy::bind(advertised, server).await {
+                Ok(proxy) => return proxy,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    };
+    let proxy = soon("the address is free", binding).await;
     let world = World::at(&brokers);
     let limit = RECORD_MAX.to_string();
     let config = [("max.message.bytes", limit.as_str())];
     outgoing::create(&brokers, &world.topic, PARTITIONS, &config).await;
-    Some(Place { world, proxy: proxy.unwrap(), _alone: alone })
+    Some(Place { world, proxy, _alone: alone })
 }
 
 /// A source whose batches are stored, with their positions, before they are acknowledged.
