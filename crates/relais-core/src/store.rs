@@ -52,13 +52,17 @@ pub struct Fetch {
     pub limit: usize,
     /// The payloads to read. Inbox rows are not read without theirs.
     pub payloads: Payloads,
+    /// False if the worker holds or has settled every outbox row that its fetches returned since the last one
+    /// with `true`: a store may then continue behind those rows. A store may ignore it.
+    pub reread: bool,
 }
 
 impl Fetch {
     /// A request for at most `limit` rows with their payloads, without rows to leave out.
     pub fn new(scope: Scope, lanes: Vec<OwnedLane>, limit: usize) -> Self {
         let payloads = Payloads::UpTo(usize::MAX);
-        Self { scope, lanes, skip_keys: Vec::new(), skip_ids: Vec::new(), limit, payloads }
+        let (skip_keys, skip_ids) = (Vec::new(), Vec::new());
+        Self { scope, lanes, skip_keys, skip_ids, limit, payloads, reread: true }
     }
 
     /// Returns the bytes of payloads at which the rows of an inbox end.

@@ -300,7 +300,7 @@ impl Store for PostgresStore {
     ) -> StoreResult<SettleOutcome> {
         self.engine()
             .run((fence, rows), |client, shared, (fence, rows)| {
-                Box::pin(outbox::settle(client, &shared.adopted, fence, rows))
+                Box::pin(outbox::settle(client, shared, fence, rows))
             })
             .await
     }

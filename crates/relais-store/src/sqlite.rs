@@ -24,6 +24,8 @@ mod lanes;
 mod low_water_mark;
 mod migrate;
 mod outbox;
+mod outbox_fetch;
+mod outbox_position;
 mod process;
 mod quarantine;
 mod reader;
@@ -32,6 +34,7 @@ mod row;
 #[cfg(feature = "sqlx-sqlite")]
 mod sqlx_handler;
 mod transaction;
+mod waiting;
 mod writer;
 
 use std::{
@@ -55,7 +58,7 @@ use relais_core::{
         StoreError, StoreResult, WorkQuery,
     },
 };
-use rusqlite::{Connection, Transaction};
+use rusqlite::Transaction;
 use uuid::Uuid;
 
 #[cfg(feature = "sqlx-sqlite")]
@@ -67,7 +70,14 @@ pub use self::{
     migrate::{SCRIPTS, schema_sql},
     transaction::ENQUEUE_SQL,
 };
-use self::{low_water_mark::Marks, reader::Readers, writer::Writer};
+use self::{
+    low_water_mark::Marks,
+    outbox_fetch::{FetchProgress, FetchedPart},
+    outbox_position::OutboxPositions,
+    reader::Readers,
+    waiting::SweepPlace,
+    writer::Writer,
+};
 use crate::Script;
 #[cfg(feature = "sqlx-sqlite")]
 pub use crate::sqlx_function::{SqlxHandlerFn, SqlxStateHandlerFn};
@@ -90,6 +100,8 @@ struct Inner {
     /// Asked often, so it never waits behind a long list; see [`Store::changes`].
     watcher: Readers,
     marks: Arc<Marks>,
+    positions: Arc<OutboxPositions>,
+    sweep: Arc<SweepPlace>,
 }
 
 impl SqliteStore {
@@ -121,8 +133,18 @@ impl SqliteStore {
         let readers = Readers::new(&path, &options, options.readers);
         let visitors = Readers::new(&path, &options, options.readers);
         let watcher = Readers::new(&path, &options, 1);
-        let marks = Arc::default();
-        let inner = Inner { path, options, writer, readers, visitors, watcher, marks };
+        let (marks, positions, sweep) = Default::default();
+        let inner = Inner {
+            path,
+            options,
+            writer,
+            readers,
+            visitors,
+            watcher,
+            marks,
+            positions,
+            sweep,
+        };
         Ok(Self { inner: Arc::new(inner), scripts: SCRIPTS })
     }
 
@@ -149,18 +171,51 @@ impl SqliteStore {
         &self.inner.visitors
     }
 
-    async fn fetch<T: Send + 'static>(
+    /// Fetches outbox rows. Writes only if it meets rows that have to wait, and the position once a second.
+    async fn fetch_and_pass(&self, fetch: Fetch) -> StoreResult<Vec<OutboxRow>> {
+        let fetch = Arc::new(fetch);
+        let mut progress = FetchProgress::default();
+        loop {
+            let (request, positions) = (Arc::clone(&fetch), Arc::clone(&self.inner.positions));
+            let part = self.readers().read(move |db| {
+                outbox_fetch::fetch(db, &positions, &request, progress)
+            });
+            match part.await? {
+                FetchedPart::All { rows, passed, position } => {
+                    if !passed.is_empty() || position.is_some() {
+                        self.pass(&fetch, passed, position).await?;
+                    }
+                    return Ok(rows);
+                }
+                FetchedPart::Cut { progress: found, passed } => {
+                    let all_wait = self.pass(&fetch, passed, None).await?;
+                    // A row whose obstacle was gone goes before later rows of its key: walk again.
+                    progress = if all_wait { found } else { FetchProgress::default() };
+                }
+            }
+        }
+    }
+
+    async fn pass(
         &self,
-        rows: impl FnOnce(&Connection, &Marks) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let marks = Arc::clone(&self.inner.marks);
-        self.readers().read(move |db| rows(db, &marks)).await
+        fetch: &Arc<Fetch>,
+        passed: Vec<i64>,
+        position: Option<i64>,
+    ) -> StoreResult<bool> {
+        let fetch = Arc::clone(fetch);
+        let pass = move |tx: &Transaction<'_>| {
+            outbox_fetch::pass(tx, outbox::destination(&fetch.scope)?, &passed, position)
+        };
+        self.writer().run(pass).await
     }
 
     /// Returns the id behind which the next fetch of a scope starts: for tests of what a fetch reads.
     #[doc(hidden)]
     pub fn mark(&self, scope: &Scope) -> i64 {
-        self.inner.marks.at(&scope.to_string())
+        match scope {
+            Scope::Outbox(destination) => self.inner.positions.of_lanes(destination),
+            Scope::Inbox | Scope::NamedInbox(_) => self.inner.marks.at(&scope.to_string()),
+        }
     }
 }
 
@@ -180,7 +235,8 @@ impl Store for SqliteStore {
     }
 
     async fn find_work(&self, query: WorkQuery) -> StoreResult<OutboxWork> {
-        self.inner.watcher.read(move |db| check::find_work(db, &query)).await
+        let positions = Arc::clone(&self.inner.positions);
+        self.inner.watcher.read(move |db| check::find_work(db, &positions, &query)).await
     }
 
     async fn renew_lease(&self, renewal: LeaseRenewal) -> StoreResult<i64> {
@@ -208,7 +264,8 @@ impl Store for SqliteStore {
     }
 
     async fn fetch_inbox(&self, fetch: Fetch) -> StoreResult<Vec<InboxRow>> {
-        self.fetch(move |db, marks| inbox::fetch(db, marks, &fetch)).await
+        let marks = Arc::clone(&self.inner.marks);
+        self.readers().read(move |db| inbox::fetch(db, &marks, &fetch)).await
     }
 
     async fn settle_inbox(
@@ -224,7 +281,7 @@ impl Store for SqliteStore {
     }
 
     async fn fetch_outbox(&self, fetch: Fetch) -> StoreResult<Vec<OutboxRow>> {
-        self.fetch(move |db, marks| outbox::fetch(db, marks, &fetch)).await
+        self.fetch_and_pass(fetch).await
     }
 
     async fn settle_outbox(
@@ -285,7 +342,12 @@ impl Store for SqliteStore {
     async fn cleanup(&self, retention: Retention, mode: CleanupMode) -> StoreResult<CleanupCounts> {
         match mode {
             CleanupMode::Remove { rows_max } => {
-                self.writer().run(move |tx| cleanup::cleanup(tx, &retention, rows_max)).await
+                let sweep = Arc::clone(&self.inner.sweep);
+                let clean = move |tx: &Transaction<'_>| {
+                    sweep.sweep(tx)?;
+                    cleanup::cleanup(tx, &retention, rows_max)
+                };
+                self.writer().run(clean).await
             }
             CleanupMode::Count => {
                 self.readers().read(move |db| cleanup::count(db, &retention)).await

@@ -132,6 +132,7 @@ impl<R: QueueRow> LaneReader<R> {
             skip_ids: self.queues.ids(),
             limit: room,
             payloads: Payloads::UpTo(bytes),
+            reread: true,
         })
     }
 

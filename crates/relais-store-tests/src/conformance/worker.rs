@@ -218,6 +218,9 @@ pub(super) async fn make_due(f: &dyn Fixture, table: &str) {
         "UPDATE {table} SET next_attempt_at = {past} WHERE next_attempt_at IS NOT NULL"
     ))
     .await;
+    if table == "relais_outbox" {
+        f.run(&format!("UPDATE relais_waiting SET due_at = {past} WHERE due_at IS NOT NULL")).await;
+    }
 }
 
 /// Lets every lease run out, as if all workers had died.

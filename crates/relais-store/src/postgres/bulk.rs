@@ -1,7 +1,7 @@
 //! Bulk jobs: rows go from the owner of their lanes to a job, and back or to their end.
 //!
 //! Invariant: a worker that changes a job or one of its rows has locked the job's row first and found its
-//! own name and epoch there. A row set free is announced after it was changed: see [`super::low_water_mark`].
+//! own name and epoch there. A row set free is announced after it was changed, so that workers wake.
 
 use std::time::Duration;
 
@@ -64,7 +64,8 @@ async fn plan(
     let (proof, job_id) = (LaneProof::of(rows), job.to_string());
     let mut values = proof.values(&[&scope, &fence.worker, &destination]);
     values.push(&job_id);
-    if transaction.execute(&assign, &values).await? != rows.len() as u64 {
+    let assigned = transaction.query_one(&assign, &values).await?;
+    if assigned.get::<_, i64>(0) != count {
         return Ok(None);
     }
     crate::fail_point!("plan_bulk.before_commit");
@@ -157,10 +158,13 @@ pub(super) async fn settle(
     let statements = Statements::prepare(client).await?;
     let mut transaction = client.transaction().await?;
     let JobFence { job, worker, epoch } = fence;
-    if rows.is_empty() || transaction.query_opt(&hold, &[job, worker, epoch]).await?.is_none() {
-        return Ok(settled(rows.len(), 0));
+    if rows.is_empty() {
+        return Ok(settled(0, 0));
     }
-    let reached = statements.apply(&transaction, fence, &rows).await?;
+    let Some(held) = transaction.query_opt(&hold, &[job, worker, epoch]).await? else {
+        return Ok(settled(rows.len(), 0));
+    };
+    let reached = statements.apply(&transaction, (fence, held.get(0)), &rows).await?;
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     adopt::write_back(&mut transaction, &adopted.all(), None, &ids).await?;
     crate::fail_point!("settle_bulk.before_commit");
@@ -201,7 +205,7 @@ impl Statements {
     async fn apply(
         &self,
         transaction: &Transaction<'_>,
-        fence: &JobFence,
+        (fence, destination): (&JobFence, &str),
         rows: &[OutboxSettlement],
     ) -> Result<u64, Failure> {
         let job_id = fence.job.to_string();
@@ -221,18 +225,21 @@ impl Statements {
         let fail: [Value<'_>; 6] =
             [&job_id, &dead.proof.ids, &dead.attempts, &dead.parks, &dead.codes, &dead.messages];
         let (dispatched, retried, failed, freed) = try_join4(
-            transaction.execute(&self.dispatch, &[&job_id, &done.ids]),
+            transaction.query_one(&self.dispatch, &[&job_id, &done.ids]),
             transaction.query_one(&self.retry, &retry),
             transaction.query(&self.fail, &fail),
             transaction.execute(&self.free, &[&job_id, &untouched]),
         )
         .await?;
         outbox::bury(transaction, &self.bury, &failed, &fence.worker).await?;
+        let mut keys: Vec<String> = dispatched.get(1);
+        keys.extend(failed.iter().map(|row| row.get::<_, String>(2)));
+        outbox::release(transaction, destination, &keys).await?;
         let ended = transaction.execute(&self.finish, &[&fence.job, &job_id]).await?;
         if ended > 0 || freed > 0 {
             transaction.execute(&self.announce, &[&fence.job]).await?;
         }
-        let retried = row::amount(retried.get(0));
+        let (dispatched, retried) = (row::amount(dispatched.get(0)), row::amount(retried.get(0)));
         Ok(dispatched + retried + failed.len() as u64 + freed)
     }
 }

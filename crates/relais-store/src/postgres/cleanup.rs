@@ -13,6 +13,7 @@ use relais_core::{
     query::{CleanupCounts, CleanupMode, Retention},
     time::Timestamp,
 };
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::session::Client;
@@ -31,6 +32,8 @@ const LOOK_MIN: i64 = 10_000;
 pub(super) struct Places {
     inbox: AtomicI64,
     outbox: AtomicI64,
+    waiting: AtomicI64,
+    swept: AtomicI64,
     /// By the time they were made, because their ids have no order.
     processes: Mutex<Option<(Timestamp, Uuid)>>,
 }
@@ -65,10 +68,35 @@ pub(super) async fn cleanup(
     let dead_letters = row::amount(dead.get(0));
     let processes =
         walk_processes(client, &places.processes, retention.processes_seconds, rows_max).await?;
+    sweep(client, places).await?;
     // Few, so they are not counted.
     let jobs = client.prepare_cached(sql!("cleanup_bulk")).await?;
     client.execute(&jobs, &[&retention.dispatched_seconds, &rows_max]).await?;
     Ok(CleanupCounts { inbox, outbox, handled, dead_letters, processes })
+}
+
+/// Finds outbox rows that were changed by hand, a bounded part of the tables at a time: see
+/// [`super::low_water_mark`].
+async fn sweep(client: &Client<'_>, places: &Places) -> Result<(), Failure> {
+    let next = |place: &AtomicI64, row: &Row| {
+        let (seen, last): (i64, Option<i64>) = (row.get(0), row.get(1));
+        let next = last.filter(|_| seen >= LOOK_MIN);
+        place.store(next.unwrap_or(0), Ordering::Relaxed);
+    };
+    let waiting = client.prepare_cached(sql!("sweep_waiting")).await?;
+    let from = places.waiting.load(Ordering::Relaxed);
+    let row = client.query_one(&waiting, &[&from, &LOOK_MIN]).await?;
+    next(&places.waiting, &row);
+    let (destinations, keys): (Vec<String>, Vec<String>) = (row.get(2), row.get(3));
+    for destination in &destinations {
+        let release = client.prepare_cached(sql!("release_waiting")).await?;
+        client.execute(&release, &[destination, &keys]).await?;
+    }
+    let outbox = client.prepare_cached(sql!("sweep_outbox")).await?;
+    let from = places.swept.load(Ordering::Relaxed);
+    let row = client.query_one(&outbox, &[&from, &LOOK_MIN]).await?;
+    next(&places.swept, &row);
+    Ok(())
 }
 
 /// Counts the rows that all passes together would remove.

@@ -197,19 +197,22 @@ impl ResolvedLetter {
     }
 
     /// Frees the key, or parks it behind its next open dead letter. Locks the key first, so that the next
-    /// statement sees a dead letter of this key that is being written now. Locks the table too, before the
-    /// audit: the mark may have passed the key's rows (see [`super::low_water_mark`]).
+    /// statement sees a dead letter of this key that is being written now. For the inbox it locks the table too,
+    /// before the audit: the mark may have passed the key's rows (see [`super::low_water_mark`]). In the outbox
+    /// rows behind the key become due.
     async fn free_key(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
-        let table = match self.origin {
-            Origin::Inbox | Origin::Process => sql!("lock_inbox"),
-            Origin::Outbox => sql!("lock_outbox"),
-        };
-        transaction.execute(table, &[]).await?;
+        if self.origin != Origin::Outbox {
+            transaction.execute(sql!("lock_inbox"), &[]).await?;
+        }
         let origin = self.origin.as_str();
         let key: [&(dyn ToSql + Sync); 3] = [&origin, &self.destination, &self.msg_key];
         transaction.execute(sql!("lock_key"), &key).await?;
         if transaction.execute(sql!("hand_over_key"), &key).await? == 0 {
             transaction.execute(sql!("free_key"), &key).await?;
+        }
+        if self.origin == Origin::Outbox {
+            let keys = std::slice::from_ref(&self.msg_key);
+            outbox::release(transaction, &self.destination, keys).await?;
         }
         Ok(())
     }
@@ -293,8 +296,9 @@ async fn fail_pending(
         return Ok(found.map_or(DecisionResult::NotFound, |_| DecisionResult::ResolvedBefore));
     }
     outbox::bury(&transaction, &bury, &failed, by.0).await?;
+    outbox::release(&transaction, failed[0].get(4), &[failed[0].get(2)]).await?;
     // A job ends with its last row.
-    if let Some(job_id) = failed[0].get::<_, Option<String>>(2)
+    if let Some(job_id) = failed[0].get::<_, Option<String>>(3)
         && let Ok(job) = Uuid::try_parse(&job_id)
         && transaction.execute(sql!("finish_bulk"), &[&job, &job_id]).await? > 0
     {

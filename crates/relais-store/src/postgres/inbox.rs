@@ -19,7 +19,9 @@ use super::{
     enqueue,
     error::Failure,
     fence::{Dead, LaneProof, Retry, Value, settled},
-    low_water_mark::{FETCHES_MAX, FetchFindings, FetchVerdict, MarkAnswer, Marks, Plan, SeenRow},
+    low_water_mark::{
+        FETCHES_MAX, FetchFindings, FetchVerdict, MarkAnswer, Marks, Plan, SeenRow, WalkStart,
+    },
     process::{self, Claims, SortedChanges},
     row,
 };
@@ -35,7 +37,7 @@ pub(super) async fn fetch(
     }
     let scope = fetch.scope.to_string();
     for _ in 0..FETCHES_MAX {
-        let plan = marks.begin(&scope, &fetch.lanes);
+        let plan = marks.begin(&scope, &fetch.lanes, WalkStart::default());
         let result = read(client, fetch, plan).await;
         let (rows, found) = result.inspect_err(|_| marks.forget(&scope))?;
         if marks.end(&scope, plan, found) == FetchVerdict::Sound {
@@ -84,7 +86,14 @@ async fn read(
             (Some(MarkAnswer::of(&highest, &writers, lowest.as_ref())), rows)
         }
     };
-    Ok((rows, FetchFindings { rows: seen, decisions: decisions.get(0), answer }))
+    let found = FetchFindings {
+        rows: seen,
+        decisions: decisions.get(0),
+        position: None,
+        complete_to: None,
+        answer,
+    };
+    Ok((rows, found))
 }
 
 /// Settles a batch, with the messages, changes of processes and dead letters that follow, in one

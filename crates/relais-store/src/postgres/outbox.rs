@@ -1,22 +1,23 @@
 //! The outbox: written, fetched in order, settled under the fence.
 
 use deadpool_postgres::Transaction;
-use futures_util::future::{try_join, try_join3, try_join4};
+use futures_util::future::{try_join, try_join3};
 use relais_core::{
-    lane::{Fence, Scope},
+    lane::{Fence, LANES, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
-    store::{Fetch, SettleOutcome, StoreError},
+    store::{Fetch, Payloads, SettleOutcome, StoreError},
 };
 use tokio_postgres::{Row, Statement};
 
 use super::session::Client;
 use super::{
-    adopt::{self, AdoptedTables},
-    enqueue,
+    StoreState, adopt, enqueue,
     error::Failure,
     fence::{Dead, LaneProof, Retry, Value, settled},
-    low_water_mark::{FETCHES_MAX, FetchFindings, FetchVerdict, MarkAnswer, Marks, Plan, SeenRow},
+    low_water_mark::{
+        FETCHES_MAX, FetchFindings, FetchVerdict, MarkAnswer, Marks, Plan, SeenRow, WalkStart,
+    },
     row,
 };
 
@@ -32,7 +33,7 @@ pub(super) async fn write(
     Ok(ids)
 }
 
-/// Rows that may go out now.
+/// Rows that may go out now. Blocked rows that it meets are moved to `relais_waiting`.
 pub(super) async fn fetch(
     client: &Client<'_>,
     marks: &Marks,
@@ -44,68 +45,206 @@ pub(super) async fn fetch(
     }
     let scope = fetch.scope.to_string();
     for _ in 0..FETCHES_MAX {
-        let plan = marks.begin(&scope, &fetch.lanes);
-        let result = read(client, destination, fetch, plan).await;
+        let position = match marks.position(&scope) {
+            Some(position) => position,
+            None => position(client, destination).await?,
+        };
+        let start = WalkStart { position: Some(position), reread: fetch.reread };
+        let plan = marks.begin(&scope, &fetch.lanes, start);
+        let result = walk(client, destination, fetch, plan).await;
         let (rows, found) = result.inspect_err(|_| marks.forget(&scope))?;
+        let waiting = found.rows.iter().filter(|row| !row.fresh).map(|row| row.id);
+        marks.note_waiting(&scope, waiting);
         if marks.end(&scope, plan, found) == FetchVerdict::Sound {
+            if let Some(next) = marks.next_position(&scope) {
+                let statement = client.prepare_cached(sql!("advance_position")).await?;
+                client.execute(&statement, &[&destination, &next]).await?;
+            }
             return Ok(rows);
         }
     }
-    // Operators decide faster than this reads; the next fetch returns the rows.
+    // The position is set back faster than this reads; the next fetch returns the rows.
     Ok(Vec::new())
 }
 
-/// All statements of a fetch in one round trip: they run one after the other in the order in which
-/// they are polled first: `highest`, then `writers`, then `lowest`, and `decisions` after the rows.
-async fn read(
+async fn position(client: &Client<'_>, destination: &str) -> Result<i64, Failure> {
+    let statement = client.prepare_cached(sql!("outbox_position")).await?;
+    Ok(client.query_one(&statement, &[&destination]).await?.get(0))
+}
+
+/// Rows that the walk of one statement reads at least, so that blocked rows are passed in large parts.
+const WALK_MIN: usize = 500;
+/// Most parts of one walk that find blocked rows.
+const PARTS_MAX: usize = 100;
+
+/// Walks along the fresh rows in parts, until the limit is reached or no part is cut by blocked rows.
+async fn walk(
     client: &Client<'_>,
     destination: &str,
     fetch: &Fetch,
     plan: Plan,
 ) -> Result<(Vec<OutboxRow>, FetchFindings), Failure> {
+    let mut part = fetch.clone();
+    let (mut rows, mut seen) = (Vec::new(), Vec::new());
+    let mut plan = plan;
+    let (mut position, mut answer) = (0, None);
+    let mut complete_to = None;
+    for _ in 0..PARTS_MAX {
+        let read = read(client, destination, &part, plan).await?;
+        position = read.position;
+        answer = answer.or(read.answer);
+        let last_seen = read.seen.iter().filter(|row| row.fresh).map(|row| row.id).max();
+        let is_passed = pass(client, destination, fetch, &read.blocked).await?;
+        let walked = read.seen.iter().filter(|row| row.fresh).count();
+        let bytes: usize = read.rows.iter().map(|row| row.payload.len()).sum();
+        let bytes_max = part.payloads.bytes().unwrap_or(usize::MAX);
+        let is_cut = read.rows.len() >= part.limit || bytes >= bytes_max;
+        part.limit -= read.rows.len().min(part.limit);
+        part.payloads = match part.payloads {
+            Payloads::UpTo(bytes_max) => Payloads::UpTo(bytes_max.saturating_sub(bytes)),
+            Payloads::Omitted => Payloads::Omitted,
+        };
+        part.skip_ids.extend(read.rows.iter().map(|row| row.id));
+        complete_to = match () {
+            () if !is_passed || !fetch.skip_keys.is_empty() => None,
+            () if is_cut => read.rows.last().map(|row| row.id),
+            () if walked >= part_rows(fetch.limit) => last_seen,
+            () => Some(i64::MAX),
+        };
+        let is_blocked = !read.blocked.is_empty() && walked >= part_rows(fetch.limit);
+        rows.extend(read.rows);
+        seen.extend(read.seen);
+        match last_seen {
+            Some(last) if is_blocked && !is_cut => plan = plan.behind(last),
+            _ => break,
+        }
+    }
+    rows.sort_unstable_by_key(|row: &OutboxRow| row.id);
+    let found =
+        FetchFindings { rows: seen, decisions: 0, position: Some(position), complete_to, answer };
+    Ok((rows, found))
+}
+
+/// Rows that one statement walks over.
+fn part_rows(limit: usize) -> usize {
+    limit.max(WALK_MIN)
+}
+
+/// The result of one part of a walk.
+struct WalkPart {
+    rows: Vec<OutboxRow>,
+    blocked: Vec<BlockedRow>,
+    /// All of them.
+    seen: Vec<SeenRow>,
+    position: i64,
+    answer: Option<MarkAnswer>,
+}
+
+/// A fresh row that may not go out now.
+struct BlockedRow {
+    id: i64,
+    lane: i16,
+    /// The waiting row in its way.
+    behind: Option<i64>,
+}
+
+/// All statements in one round trip: they run one after the other in the order in which they are polled first:
+/// `writers`, then `lowest`, then the rows.
+async fn read(
+    client: &Client<'_>,
+    destination: &str,
+    fetch: &Fetch,
+    plan: Plan,
+) -> Result<WalkPart, Failure> {
     let lanes: Vec<i16> = fetch.lanes.iter().map(|lane| lane.lane).collect();
-    let limit = row::count(fetch.limit);
+    let (limit, walked) = (row::count(fetch.limit), row::count(part_rows(fetch.limit)));
     let statement = client.prepare_cached(sql!("fetch_outbox")).await?;
-    let decisions = client.prepare_cached(sql!("decisions")).await?;
+    let place = client.prepare_cached(sql!("outbox_position")).await?;
     let Fetch { skip_keys, skip_ids, .. } = fetch;
     let bytes = fetch.payloads.bytes().map(row::count);
-    let values: [Value<'_>; 7] =
-        [&destination, &lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes];
-    let mut seen = Vec::new();
+    let values: [Value<'_>; 8] =
+        [&destination, &lanes, &plan.from, &limit, skip_keys, skip_ids, &bytes, &walked];
+    let (mut seen, mut blocked) = (Vec::new(), Vec::new());
     let rows = row::each(client, &statement, &values, |row| {
-        seen.push(SeenRow::of(row)?);
-        row::outbox_row(row)
+        let (waits, is_blocked): (bool, bool) = (row.try_get("waits")?, row.try_get("blocked")?);
+        seen.push(SeenRow { id: row.try_get("id")?, fresh: !waits });
+        if is_blocked {
+            let (id, lane) = (row.try_get("id")?, row.try_get("lane")?);
+            blocked.push(BlockedRow { id, lane, behind: row.try_get("behind")? });
+            return Ok(None);
+        }
+        row::outbox_row(row).map(Some)
     });
-    let decided = async { Ok(client.query_one(&decisions, &[]).await?) };
-    let rows = try_join(rows, decided);
-    let (answer, (rows, decisions)) = match plan.ask {
+    let rows = try_join(rows, async { Ok(client.query_one(&place, &[&destination]).await?) });
+    let (answer, (rows, place)) = match plan.ask {
         None => (None, rows.await?),
         Some(_) => {
-            let highest = client.prepare_cached(sql!("highest_outbox")).await?;
             let writers = client.prepare_cached(sql!("writers")).await?;
             let lowest = client.prepare_cached(sql!("lowest_outbox")).await?;
-            let from: [Value<'_>; 3] = [&destination, &lanes, &plan.from];
-            let (highest, writers, lowest, rows) = try_join4(
-                async { Ok(client.query_one(&highest, &from).await?) },
+            let has_all = lanes.len() == usize::from(LANES);
+            let from = plan.position.filter(|_| !has_all);
+            let (writers, lowest, rows) = try_join3(
                 async { Ok(client.query(&writers, &[&"relais_outbox"]).await?) },
-                async { Ok(client.query_opt(&lowest, &from).await?) },
+                async {
+                    let Some(mark) = plan.lowest else { return Ok(None) };
+                    let values: [Value<'_>; 4] = [&destination, &lanes, &mark, &from];
+                    Ok(Some(client.query_one(&lowest, &values).await?))
+                },
                 rows,
             )
             .await?;
-            (Some(MarkAnswer::of(&highest, &writers, lowest.as_ref())), rows)
+            (Some(MarkAnswer::of_outbox(&writers, lowest.as_ref())), rows)
         }
     };
-    Ok((rows, FetchFindings { rows: seen, decisions: decisions.get(0), answer }))
+    let rows = rows.into_iter().flatten().collect();
+    Ok(WalkPart { rows, blocked, seen, position: place.get(0), answer })
+}
+
+/// Moves blocked rows to `relais_waiting`; returns whether all of them are there.
+async fn pass(
+    client: &Client<'_>,
+    destination: &str,
+    fetch: &Fetch,
+    blocked: &[BlockedRow],
+) -> Result<bool, Failure> {
+    if blocked.is_empty() {
+        return Ok(true);
+    }
+    let epoch = |lane| fetch.lanes.iter().find(|owned| owned.lane == lane).map(|l| l.epoch);
+    let mut proof = LaneProof::default();
+    let mut behind = Vec::with_capacity(blocked.len());
+    for row in blocked {
+        proof.push((row.id, row.lane, epoch(row.lane).unwrap_or(-1)));
+        behind.push(row.behind);
+    }
+    let scope = fetch.scope.to_string();
+    let statement = client.prepare_cached(sql!("pass_outbox")).await?;
+    let mut values = proof.values(&[&scope, &destination]);
+    values.push(&behind);
+    Ok(client.execute(&statement, &values).await? == blocked.len() as u64)
+}
+
+/// Makes the next rows behind waiting rows of these keys due, after those rows were settled.
+pub(super) async fn release(
+    transaction: &Transaction<'_>,
+    destination: &str,
+    keys: &[String],
+) -> Result<(), Failure> {
+    if !keys.is_empty() {
+        let statement = transaction.prepare_cached(sql!("release_waiting")).await?;
+        transaction.execute(&statement, &[&destination, &keys]).await?;
+    }
+    Ok(())
 }
 
 /// Settles a batch, and records deliveries of rows that an operator failed meanwhile.
 pub(super) async fn settle(
     client: &mut Client<'_>,
-    adopted: &AdoptedTables,
+    shared: &StoreState,
     fence: &Fence,
     settlements: &[OutboxSettlement],
 ) -> Result<SettleOutcome, Failure> {
-    let settled = settle_batch(client, adopted, fence, settlements).await?;
+    let settled = settle_batch(client, shared, fence, settlements).await?;
     if settled.refused > 0 {
         let delivered = settlements.iter().filter(|row| row.fate == OutboxFate::Dispatched);
         let delivered: Vec<i64> = delivered.map(|row| row.id).collect();
@@ -122,10 +261,10 @@ async fn note_delivered(client: &Client<'_>, rows: &[i64], worker: &str) -> Resu
     Ok(())
 }
 
-/// One statement when all went well, else one transaction.
+/// One statement when all went well and none of the rows waited, else one transaction.
 async fn settle_batch(
     client: &mut Client<'_>,
-    adopted: &AdoptedTables,
+    StoreState { adopted, marks, .. }: &StoreState,
     fence: &Fence,
     settlements: &[OutboxSettlement],
 ) -> Result<SettleOutcome, Failure> {
@@ -139,8 +278,16 @@ async fn settle_batch(
     }
     let mark = client.prepare_cached(sql!("mark_dispatched")).await?;
     let is_adopted = adopted.may_have(destination);
-    if done.len() == asked && !is_adopted {
-        return Ok(settled(asked, client.execute(&mark, &done.values(&owner)).await?));
+    let waited = marks.take_waiting(&scope, &done.ids);
+    if done.len() == asked && !is_adopted && !waited {
+        let row = client.query_one(&mark, &done.values(&owner)).await?;
+        let keys: Vec<String> = row.get(1);
+        if !keys.is_empty() {
+            // An operator failed one of the rows and sent it again meanwhile.
+            let release = client.prepare_cached(sql!("release_waiting")).await?;
+            client.execute(&release, &[&destination, &keys]).await?;
+        }
+        return Ok(settled(asked, row::amount(row.get(0))));
     }
     let retry = client.prepare_cached(sql!("retry_outbox")).await?;
     let fail = client.prepare_cached(sql!("fail_outbox")).await?;
@@ -148,23 +295,26 @@ async fn settle_batch(
     let mut transaction = client.transaction().await?;
     let (done, retries, dead) = (done.values(&owner), retries.values(&owner), dead.values(&owner));
     let (dispatched, retried, failed) = try_join3(
-        transaction.execute(&mark, &done),
+        transaction.query_one(&mark, &done),
         transaction.query_one(&retry, &retries),
         transaction.query(&fail, &dead),
     )
     .await?;
     bury(&transaction, &bury_all, &failed, &fence.worker).await?;
+    let mut keys: Vec<String> = dispatched.get(1);
+    keys.extend(failed.iter().map(|row| row.get::<_, String>(2)));
+    release(&transaction, destination, &keys).await?;
     if is_adopted {
         let ids: Vec<i64> = settlements.iter().map(|row| row.id).collect();
         adopt::write_back(&mut transaction, &adopted.all(), Some(destination), &ids).await?;
     }
     crate::fail_point!("settle_outbox.before_commit");
     transaction.commit().await?;
-    let retried = row::amount(retried.get(0));
+    let (dispatched, retried) = (row::amount(dispatched.get(0)), row::amount(retried.get(0)));
     Ok(settled(asked, dispatched + retried + failed.len() as u64))
 }
 
-/// Writes the dead letters of rows that were marked `FAILED`: their ids, and whether to park the key.
+/// Writes the dead letters of rows that were marked `FAILED`: their ids, whether to park the key, and the key.
 pub(super) async fn bury(
     transaction: &Transaction<'_>,
     statement: &Statement,

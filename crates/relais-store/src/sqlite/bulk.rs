@@ -19,9 +19,10 @@ use uuid::Uuid;
 use super::{
     attempt,
     inbox::bury,
-    lanes::tally,
+    lanes::{OwnedEpochs, tally},
     outbox::destination,
     row::{all, change, first, limit, millis},
+    waiting::{self, LeftKeys},
     writer::Ending,
 };
 
@@ -84,17 +85,21 @@ fn plan(
     if rows.is_empty() {
         return Ok(None);
     }
-    let (scope, worker, job_id) = (fence.scope.to_string(), &fence.worker, job.to_string());
-    let params = (&job_id, destination, limit(rows.len()), worker, millis(lease));
+    let owned = OwnedEpochs::read(tx, fence)?;
+    let job_id = job.to_string();
+    let params = (&job_id, destination, limit(rows.len()), &fence.worker, millis(lease));
     let planned = first(tx, include_str!("sql/plan_bulk.sql"), params, |c| c.bulk_job())?;
     if planned.is_none() {
         return Ok(None);
     }
     for (id, lane) in rows {
-        let params = (id, &scope, worker, lane.epoch, destination, &job_id);
-        if change(tx, include_str!("sql/plan_bulk_rows.sql"), params)? == 0 {
+        let params = (id, destination, lane.lane, &job_id);
+        if !owned.holds(lane.lane, lane.epoch)
+            || change(tx, include_str!("sql/plan_bulk_rows.sql"), params)? == 0
+        {
             return Ok(None);
         }
+        waiting::enter(tx, *id)?;
     }
     crate::fail_point!("plan_bulk.before_commit");
     Ok(planned)
@@ -113,6 +118,7 @@ pub(super) fn advance(
     let advanced = change(tx, include_str!("sql/advance_bulk.sql"), params)? == 1;
     if advanced && ends {
         change(tx, include_str!("sql/free_bulk.sql"), [&job_id])?;
+        change(tx, include_str!("sql/free_waiting.sql"), [&job_id])?;
         change(tx, include_str!("sql/announce_bulk.sql"), [&job_id])?;
         crate::fail_point!("end_bulk.before_commit");
     }
@@ -130,18 +136,25 @@ pub(super) fn settle(
         return Ok(settled);
     }
     let job_id = fence.job.to_string();
-    let mut fresh_again = false;
+    let mut due_again = false;
+    let mut left = LeftKeys::default();
     for (id, fate) in rows {
         let reached = settle_one(tx, &job_id, &fence.worker, *id, fate)?;
         if reached == 1 {
             attempt::record_outbox(tx, *id, fate, &fence.worker)?;
+            match fate {
+                OutboxFate::Untouched => waiting::enter(tx, *id)?,
+                OutboxFate::Retry { .. } | OutboxFate::Wait { .. } => waiting::back_off(tx, *id)?,
+                OutboxFate::Dispatched | OutboxFate::Dead { .. } => left.leave(tx, *id)?,
+            }
         }
-        fresh_again |= *fate == OutboxFate::Untouched && reached > 0;
+        due_again |= *fate == OutboxFate::Untouched && reached > 0;
         tally(&mut settled, reached);
     }
+    left.release(tx)?;
     let ended =
         !rows.is_empty() && change(tx, include_str!("sql/finish_bulk.sql"), [&job_id])? == 1;
-    if ended || fresh_again {
+    if ended || due_again {
         change(tx, include_str!("sql/announce_bulk.sql"), [&job_id])?;
     }
     crate::fail_point!("settle_bulk.before_commit");

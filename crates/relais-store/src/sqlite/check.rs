@@ -7,7 +7,8 @@ use rusqlite::Connection;
 
 use super::{
     connect::{ConnectionSettings, SqliteOptions},
-    migrate,
+    error, migrate,
+    outbox_position::{OutboxObstacles, OutboxPositions},
     row::{all, first, json_array, limit},
     writer::Writer,
 };
@@ -162,7 +163,13 @@ pub(super) fn changes(db: &Connection) -> Result<Changes, StoreError> {
 }
 
 /// Finds the visible outbox rows of new ids, and destinations that may have due rows.
-pub(super) fn find_work(db: &Connection, query: &WorkQuery) -> Result<OutboxWork, StoreError> {
+pub(super) fn find_work(
+    db: &Connection,
+    positions: &OutboxPositions,
+    query: &WorkQuery,
+) -> Result<OutboxWork, StoreError> {
+    // It only reads; dropped, it ends.
+    let db = &db.unchecked_transaction().map_err(|e| error::store(&e))?;
     let WorkQuery { new_ids, rows_max, destinations } = query;
     let mut work = OutboxWork::default();
     for IdRange { first, last } in new_ids {
@@ -176,6 +183,12 @@ pub(super) fn find_work(db: &Connection, query: &WorkQuery) -> Result<OutboxWork
     if !destinations.is_empty() {
         let sql = include_str!("sql/destinations_with_work.sql");
         work.destinations = all(db, sql, [json_array(destinations)], |c| c.string(0))?;
+    }
+    for destination in destinations {
+        let state = OutboxObstacles::read(db, destination)?;
+        if positions.advance(db, destination, state)? && !work.destinations.contains(destination) {
+            work.destinations.push(destination.clone());
+        }
     }
     Ok(work)
 }

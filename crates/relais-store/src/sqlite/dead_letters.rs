@@ -24,6 +24,7 @@ use super::{
     inbox::bury,
     inspect, process, repair,
     row::{change, first},
+    waiting::{self, LeftKeys},
 };
 
 #[async_trait]
@@ -115,10 +116,21 @@ fn resolve(
         reopen(tx, &id, &letter)?;
     }
     change(tx, include_str!("sql/hand_over_key.sql"), [&id])?;
-    change(tx, include_str!("sql/free_key.sql"), [&id])?;
+    free_key(tx, &id)?;
     audit(tx, by, &format!("dead-letter.{}", resolution.as_str()), &id)?;
     crate::fail_point!("resolve.before_commit");
     Ok(DecisionResult::Done)
+}
+
+/// Frees the key of a dead letter, unless another one parks it now.
+fn free_key(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+    let freed = first(tx, include_str!("sql/free_key.sql"), [id], |c| {
+        (Origin::parse(&c.string(0)), c.string(1), c.string(2))
+    })?;
+    match freed {
+        Some((Some(Origin::Outbox), destination, key)) => waiting::release(tx, &destination, &key),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the row due again, first in its key.
@@ -134,6 +146,7 @@ fn reopen(tx: &Transaction<'_>, id: &str, letter: &ResolvedLetter) -> Result<(),
         }
         Some(Origin::Outbox) => {
             change(tx, include_str!("sql/reopen_outbox.sql"), [letter.origin_id])?;
+            waiting::enter(tx, letter.origin_id)?;
         }
         Some(Origin::Process) | None => return Err(retried_with_process(letter)),
     }
@@ -201,6 +214,9 @@ fn fail_pending(
     let fate = OutboxFate::Dead { attempts: row.attempts, problem, park };
     attempt::record_outbox(tx, id, &fate, by.0)?;
     bury(tx, include_str!("sql/bury_outbox.sql"), id, by.0, park)?;
+    let mut left = LeftKeys::default();
+    left.leave(tx, id)?;
+    left.release(tx)?;
     // A job ends with its last row.
     if let Some(job_id) = &row.job_id
         && change(tx, include_str!("sql/finish_bulk.sql"), [job_id])? == 1

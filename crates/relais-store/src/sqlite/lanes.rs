@@ -138,6 +138,23 @@ fn hand_over(
     Ok(())
 }
 
+/// The lanes of a scope that a worker owns, with their epochs: read in the transaction that changes their rows.
+pub(super) struct OwnedEpochs(BTreeMap<i16, i64>);
+
+impl OwnedEpochs {
+    pub(super) fn read(tx: &Transaction<'_>, fence: &Fence) -> Result<Self, StoreError> {
+        let params = (fence.scope.to_string(), &fence.worker);
+        let lanes = all(tx, include_str!("sql/owned_lanes.sql"), params, |c| {
+            (c.lane(0), c.integer(1))
+        })?;
+        Ok(Self(lanes.into_iter().collect()))
+    }
+
+    pub(super) fn holds(&self, lane: i16, epoch: i64) -> bool {
+        self.0.get(&lane) == Some(&epoch)
+    }
+}
+
 /// Counts a row as settled, or as refused when no row was changed.
 pub(super) fn tally(settled: &mut SettleOutcome, changed: u64) {
     if changed == 0 {

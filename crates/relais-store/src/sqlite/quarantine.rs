@@ -9,7 +9,8 @@ use rusqlite::Transaction;
 
 use super::{
     lanes::tally,
-    row::{change, lane_bits, millis},
+    row::{all, change, lane_bits, millis},
+    waiting,
 };
 
 pub(super) fn note(
@@ -50,7 +51,10 @@ pub(super) fn end(
         Scope::Outbox(destination) => {
             let sql = include_str!("sql/end_outbox_quarantine.sql");
             let hold_ms = millis(HOLD_FOR);
-            change(tx, sql, (scope, worker, destination, lanes, HOLD_AFTER, CLEARED, hold_ms))?
+            let params = (scope, worker, destination, lanes, HOLD_AFTER, CLEARED, hold_ms);
+            let freed = all(tx, sql, params, |c| c.integer(0))?;
+            freed.iter().try_for_each(|id| waiting::enter(tx, *id))?;
+            freed.len() as u64
         }
     };
     Ok(SettleOutcome { settled, ..SettleOutcome::default() })

@@ -41,17 +41,23 @@ pub(super) fn all<T>(
 ) -> Result<Vec<T>, StoreError> {
     let run = || {
         let mut statement = db.prepare_cached(sql)?;
-        let rows = statement.query_map(params, |row| {
-            let cells = Cells { row, unknown: RefCell::default() };
-            let value = read(&cells);
-            match cells.unknown.into_inner() {
-                None => Ok(value),
-                Some(name) => Err(error::unknown(&name)),
-            }
-        })?;
+        let rows = statement.query_map(params, |row| self::read(row, &read))?;
         rows.collect::<rusqlite::Result<Vec<T>>>()
     };
     run().map_err(|e| error::store(&e))
+}
+
+/// Reads one row; an error if it has a state that this program does not know.
+pub(super) fn read<T>(
+    row: &Row<'_>,
+    read: impl FnOnce(&Cells<'_, '_>) -> T,
+) -> rusqlite::Result<T> {
+    let cells = Cells::new(row);
+    let value = read(&cells);
+    match cells.unknown.into_inner() {
+        None => Ok(value),
+        Some(name) => Err(error::unknown(&name)),
+    }
 }
 
 /// The first row of a statement, if there is one.
@@ -82,7 +88,25 @@ pub(super) struct Cells<'a, 'b> {
     unknown: RefCell<Option<String>>,
 }
 
+impl<'a, 'b> Cells<'a, 'b> {
+    pub(super) fn new(row: &'a Row<'b>) -> Self {
+        Self { row, unknown: RefCell::default() }
+    }
+}
+
 impl Cells<'_, '_> {
+    /// Returns a text without a copy; an empty one for what is no text.
+    pub(super) fn text_ref(&self, column: impl Column) -> Cow<'_, str> {
+        match self.row.get_ref(column) {
+            Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => lossy(bytes),
+            _ => Cow::Borrowed(""),
+        }
+    }
+
+    pub(super) fn size(&self, column: impl Column) -> usize {
+        usize::try_from(self.integer(column)).unwrap_or_default()
+    }
+
     pub(super) fn text(&self, column: impl Column) -> Option<String> {
         match self.row.get_ref(column).unwrap_or(ValueRef::Null) {
             ValueRef::Null => None,
@@ -100,7 +124,7 @@ impl Cells<'_, '_> {
         self.number(column).unwrap_or(0)
     }
 
-    fn number(&self, column: impl Column) -> Option<i64> {
+    pub(super) fn number(&self, column: impl Column) -> Option<i64> {
         match self.row.get_ref(column) {
             Ok(ValueRef::Integer(number)) => Some(number),
             _ => None,

@@ -10,7 +10,7 @@ use relais_core::{
     lane::{LaneRelease, OwnedLane, Scope},
     message::Headers,
     outbox::OutboxFate,
-    query::Filter,
+    query::{CleanupMode, Filter, Retention},
     repair::{Identity, Mode, Repair, ReprocessOutcome, RewrittenRow},
     store::{Fetch, Store},
 };
@@ -164,8 +164,14 @@ async fn a_row_repaired_below_the_mark_is_found_however_late_it_commits() {
     assert_eq!(bed.store.fetch_inbox(inbox(&lanes)).await.unwrap()[0].id, id);
 }
 
+/// Runs clean-up, which removes nothing here.
+async fn sweep(bed: &Bed) {
+    let mode = CleanupMode::Remove { rows_max: 1 };
+    bed.store.cleanup(Retention::default(), mode).await.unwrap();
+}
+
 #[tokio::test]
-async fn a_row_put_back_by_hand_is_found_after_the_lanes_change() {
+async fn a_row_put_back_by_hand_is_found_by_the_sweep() {
     let Some(bed) = Bed::new().await else { return };
     let lanes = bed.lanes().await;
     let low = bed.send("k").await;
@@ -174,6 +180,8 @@ async fn a_row_put_back_by_hand_is_found_after_the_lanes_change() {
     move_the_mark(&bed, &lanes).await;
     let by_hand = "UPDATE relais_outbox SET status = 'PENDING' WHERE msg_key = 'k'";
     bed.raw.batch_execute(by_hand).await.unwrap();
+    sweep(&bed).await;
+    // What is not below the position yet is found from there.
     let (some, _) = lanes.split_at(63);
     let mut found = bed.ids(some).await;
     found.extend(bed.ids(&lanes).await);
@@ -192,8 +200,7 @@ async fn rows_in_backoff_and_delayed_rows_come_when_due_whatever_the_mark() {
     move_the_mark(&bed, &lanes).await;
     let held = bed.send("k").await;
     assert!(fetch_for_a_while(&bed, &lanes).await.is_empty(), "held");
-    let due = "UPDATE relais_outbox SET next_attempt_at = now() WHERE attempts = 1
-               AND status = 'PENDING'";
+    let due = "UPDATE relais_waiting SET due_at = now() WHERE due_at IS NOT NULL";
     bed.raw.batch_execute(due).await.unwrap();
     assert_eq!(bed.ids(&lanes).await, [low]);
     let rows = bed.fetch(&lanes).await;
@@ -207,8 +214,10 @@ async fn due_rows_of_one_key_come_in_order_however_small_the_limit() {
     let lanes = bed.lanes().await;
     let (first, second) = (bed.send("k").await, bed.send("k").await);
     let due = format!(
-        "UPDATE relais_outbox SET attempts = 1,
-         next_attempt_at = now() - CASE id WHEN {first} THEN interval '1 s' ELSE interval '9 s' END"
+        "INSERT INTO relais_waiting (id, destination, msg_key, due_at, holds_key)
+         SELECT id, destination, msg_key,
+                now() - CASE id WHEN {first} THEN interval '1 s' ELSE interval '9 s' END, TRUE
+         FROM relais_outbox"
     );
     bed.raw.batch_execute(&due).await.unwrap();
     let fetch = Fetch::new(outbox(), lanes.clone(), 1);
@@ -240,7 +249,7 @@ async fn a_held_snapshot_does_not_make_the_walk_longer() {
     bed.raw.batch_execute("COMMIT").await.unwrap();
 }
 
-/// Entries of the index of fresh rows that the store's session has read; `None` before 15, which
+/// Entries of the index by destination that the store's session has read; `None` before 15, which
 /// cannot know at once.
 async fn entries_read(bed: &Bed) -> Option<i64> {
     let session = bed.store.pool().get().await.unwrap();
@@ -248,7 +257,7 @@ async fn entries_read(bed: &Bed) -> Option<i64> {
     drop(session);
     let client = bed.schema.client().await;
     let sql = "SELECT idx_tup_read FROM pg_stat_user_indexes
-               WHERE indexrelid = 'relais_outbox_fresh'::regclass";
+               WHERE indexrelid = 'relais_outbox_destination'::regclass";
     Some(client.query_one(sql, &[]).await.unwrap().get(0))
 }
 
@@ -278,7 +287,7 @@ async fn a_settlement_and_a_take_over_never_overlap() {
 }
 
 #[tokio::test]
-async fn lanes_of_a_worker_that_left_are_fetched_from_zero() {
+async fn lanes_of_a_worker_that_left_are_fetched_by_the_next() {
     let Some(bed) = Bed::new().await else { return };
     let lanes = bed.lanes().await;
     move_the_mark(&bed, &lanes).await;
@@ -289,30 +298,59 @@ async fn lanes_of_a_worker_that_left_are_fetched_from_zero() {
     assert_eq!(bed.ids(&taken).await, [id]);
 }
 
-/// A failover may lose the last commits: their ids are drawn again, below the mark.
+/// As after a restore of single tables by hand.
 #[tokio::test]
-async fn a_new_connection_starts_the_walk_from_zero() {
+async fn an_id_below_the_position_is_found_by_the_sweep() {
     let Some(bed) = Bed::new().await else { return };
     let lanes = bed.lanes().await;
     move_the_mark(&bed, &lanes).await;
+    let position = "relais_outbox_position WHERE position >= 1";
+    while bed.count(position).await == 0 {
+        bed.ids(&lanes).await;
+    }
     bed.raw.batch_execute("DELETE FROM relais_outbox").await.unwrap();
     let again = "INSERT INTO relais_outbox
         (id, aggregate_type, aggregate_id, event_type, destination, payload)
         VALUES (1, 'Order', 'again', 'E', 'orders', '{}')";
     bed.raw.batch_execute(again).await.unwrap();
-    assert!(bed.ids(&lanes).await.is_empty(), "below the mark");
-    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE pid <> pg_backend_pid() AND application_name = 'relais' AND usename = $1";
-    let role = bed.schema.role(crate::support::postgres::Role::Runtime);
-    bed.raw.execute(end, &[&role]).await.unwrap();
-    let left = "SELECT count(*) FROM pg_stat_activity
-        WHERE application_name = 'relais' AND usename = $1";
-    while bed.raw.query_one(left, &[&role]).await.unwrap().get::<_, i64>(0) > 0 {
-        tokio::task::yield_now().await;
-    }
-    // Another statement notices that the connection is lost; the fetch gets a new one without an error.
-    while bed.store.positions("any".into()).await.is_err() {}
+    assert!(bed.ids(&lanes).await.is_empty(), "below the position");
+    sweep(&bed).await;
     assert_eq!(bed.ids(&lanes).await, [1]);
+}
+
+/// Another process sets the position back, as the restore of a backup does.
+#[tokio::test]
+async fn a_position_that_was_set_back_starts_the_walk_there() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    let id = bed.send("k").await;
+    let rows = bed.fetch(&lanes).await;
+    bed.settle(&rows, &lanes, &OutboxFate::Dispatched).await;
+    move_the_mark(&bed, &lanes).await;
+    bed.raw
+        .batch_execute(
+            "UPDATE relais_outbox SET status = 'PENDING' WHERE msg_key = 'k';
+             UPDATE relais_outbox_position SET position = 0",
+        )
+        .await
+        .unwrap();
+    assert_eq!(bed.ids(&lanes).await, [id]);
+}
+
+#[tokio::test]
+async fn a_restart_begins_at_the_position() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    move_the_mark(&bed, &lanes).await;
+    let id = bed.send("k").await;
+    let behind = format!("relais_outbox_position WHERE position >= {}", id - 1);
+    while bed.count(&behind).await == 0 {
+        assert_eq!(bed.ids(&lanes).await, [id]);
+    }
+    let restarted = bed.schema.store().await;
+    let fetch = Fetch::new(outbox(), lanes.clone(), 10);
+    assert_eq!(restarted.fetch_outbox(fetch).await.unwrap()[0].id, id);
+    assert!(restarted.mark(&outbox()) >= id - 1);
 }
 
 /// Sends a row of the key and makes it a dead letter that parks the key.
@@ -349,44 +387,100 @@ async fn rows_behind_a_parked_key_are_passed_and_found_when_a_discard_frees_them
     assert_eq!(bed.ids(&lanes).await, [behind[0], behind[1], late]);
 }
 
-/// The discard has drawn its number, and commits only after the mark was asked for again.
+/// A fetch meets rows of the key while a discard has not committed: it leaves them fresh.
 #[tokio::test]
-async fn the_mark_waits_for_a_discard_that_has_not_committed() {
+async fn rows_that_come_while_a_key_is_freed_are_not_left_behind() {
     let Some(bed) = Bed::new().await else { return };
     let lanes = bed.lanes().await;
     park(&bed, &lanes, "k").await;
     let behind = bed.send("k").await;
-    move_the_mark(&bed, &lanes).await;
-    assert!(bed.store.mark(&outbox()) > behind);
+    assert!(bed.ids(&lanes).await.is_empty(), "parked");
+    assert_eq!(bed.count("relais_waiting WHERE due_at IS NULL").await, 1, "passed");
     let mut person = bed.schema.client().await;
     let discard = person.transaction().await.unwrap();
     for statement in [
-        include_str!("../../src/postgres/sql/lock_outbox.sql"),
         "UPDATE relais_dead_letter SET resolved_at = now(), resolution = 'discarded'",
         "DELETE FROM relais_parked_key",
-        "INSERT INTO relais_audit (actor, action, target, reason) VALUES ('ann', 'a', 't', 'r')",
     ] {
         discard.execute(statement, &[]).await.unwrap();
     }
-    assert!(fetch_for_a_while(&bed, &lanes).await.is_empty(), "not committed");
-    assert!(bed.store.mark(&outbox()) < behind, "it may commit at any time");
+    let late = bed.send("k").await;
+    assert!(bed.ids(&lanes).await.is_empty(), "not committed");
+    let release = include_str!("../../src/postgres/sql/release_waiting.sql");
+    discard.execute(release, &[&"orders", &vec!["k"]]).await.unwrap();
     discard.commit().await.unwrap();
     assert_eq!(bed.ids(&lanes).await, [behind]);
+    let rows = bed.fetch(&lanes).await;
+    bed.settle(&rows, &lanes, &OutboxFate::Dispatched).await;
+    assert_eq!(bed.ids(&lanes).await, [late]);
+}
+
+/// A release waits for a pass that has not committed, and sees its rows.
+#[tokio::test]
+async fn a_release_waits_for_rows_that_are_passed_now() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    bed.send("k").await;
+    let first = bed.fetch(&lanes).await;
+    let problem = Problem::new("HTTP_500", "later");
+    let retry = OutboxFate::Retry { attempts: 1, pause: Duration::ZERO, problem };
+    bed.settle(&first, &lanes, &retry).await;
+    let first = bed.fetch(&lanes).await;
+    let late = bed.send("k").await;
+    let mut passer = bed.schema.client().await;
+    let pass = passer.transaction().await.unwrap();
+    let lane = lanes.iter().find(|lane| lane.lane == first[0].lane).unwrap();
+    let values: [&(dyn ToSql + Sync); 6] = [
+        &"outbox:orders",
+        &"orders",
+        &vec![late],
+        &vec![lane.lane],
+        &vec![lane.epoch],
+        &vec![first[0].id],
+    ];
+    let statement = include_str!("../../src/postgres/sql/pass_outbox.sql");
+    assert_eq!(pass.execute(statement, &values).await.unwrap(), 1);
+    let settling = bed.settle(&first, &lanes, &OutboxFate::Dispatched);
+    tokio::pin!(settling);
+    let blocked = "pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_stat_activity
+                   WHERE query LIKE '%fence AS MATERIALIZED%')";
+    while bed.count(blocked).await == 0 {
+        assert!(poll_once(&mut settling).await.is_none(), "it waits for the pass");
+        tokio::task::yield_now().await;
+    }
+    pass.commit().await.unwrap();
+    assert_eq!(settling.await.settled, 1);
+    assert_eq!(bed.ids(&lanes).await, [late]);
+}
+
+#[tokio::test]
+async fn a_pass_under_an_old_epoch_changes_nothing() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    park(&bed, &lanes, "k").await;
+    bed.send("k").await;
+    bed.raw.batch_execute("UPDATE relais_lane SET owner = 'w2', epoch = epoch + 1").await.unwrap();
+    assert!(bed.ids(&lanes).await.is_empty());
+    assert_eq!(bed.count("relais_waiting").await, 0);
 }
 
 /// Shared buffers that the fetch of the destination `orders` reads at the mark.
 async fn buffers(bed: &Bed) -> i64 {
-    bed.raw.batch_execute("BEGIN; ANALYZE relais_outbox, relais_parked_key").await.unwrap();
+    bed.raw
+        .batch_execute("BEGIN; ANALYZE relais_outbox, relais_waiting, relais_parked_key")
+        .await
+        .unwrap();
     // The planner is set as in a session of relais.
     let session = include_str!("../../src/postgres/sql/session.sql");
     bed.raw.execute(session, &[&"30000", &"10000", &"30000"]).await.unwrap();
     let sql = include_str!("../../src/postgres/sql/fetch_outbox.sql");
     let prepare = format!(
-        "PREPARE the_fetch (text, smallint[], bigint, bigint, text[], bigint[], bigint) AS {sql}"
+        "PREPARE the_fetch (text, smallint[], bigint, bigint, text[], bigint[], bigint, bigint)
+         AS {sql}"
     );
     let run = format!(
         "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE the_fetch ('orders',
-             '{{{}}}', {}, 1000, '{{}}', '{{}}', 33554432)",
+             '{{{}}}', {}, 1000, '{{}}', '{{}}', 33554432, 1000)",
         (0..64).map(|lane| lane.to_string()).collect::<Vec<_>>().join(","),
         bed.store.mark(&outbox())
     );

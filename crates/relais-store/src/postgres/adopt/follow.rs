@@ -92,6 +92,7 @@ async fn handle(
     if transaction.execute(adopt_sql!("take_change"), &[&change.id]).await? == 0 {
         return Ok(false);
     }
+    transaction.execute(adopt_sql!("unvalidated"), &[]).await?;
     let AdoptedChange { message_id, adopted_by, adopted_key, .. } = change;
     let copy = transaction
         .query_opt(adopt_sql!("lock_copy"), &[message_id, adopted_by, adopted_key])

@@ -153,7 +153,10 @@ async fn create(
     }
     transaction.batch_execute(&script.triggers).await?;
     let copied = match copies {
-        true => transaction.execute(script.existing.as_str(), &[]).await?,
+        true => {
+            transaction.execute(adopt_sql!("unvalidated"), &[]).await?;
+            transaction.execute(script.existing.as_str(), &[]).await?
+        }
         false => 0,
     };
     transaction.commit().await?;

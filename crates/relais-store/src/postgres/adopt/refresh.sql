@@ -1,3 +1,3 @@
 -- The payload as the application has it now; not of a row in a bulk job.
-UPDATE relais_outbox SET payload = $2, headers = $3
-WHERE id = $1 AND (payload <> $2 OR headers <> $3) AND job_id IS NULL
+UPDATE relais_outbox SET payload = $2::text, headers = $3::text
+WHERE id = $1 AND (payload <> $2::text OR headers <> $3::text) AND job_id IS NULL

@@ -9,6 +9,9 @@ use super::layout::{AdoptDestination, Adoption};
 /// The destination of a row whose column names none: it waits there and is shown.
 const NO_DESTINATION: &str = "(none)";
 
+/// Before rows that exist are copied.
+const UNVALIDATED: &str = "SET LOCAL relais.adopted = 'on'";
+
 /// The statements of one adopted table.
 #[derive(Clone, Debug)]
 pub(super) struct AdoptScript {
@@ -99,8 +102,11 @@ impl AdoptScript {
 
     /// Returns everything that an installation runs, as one transaction.
     pub(super) fn print(&self, with_existing: bool) -> String {
-        let existing =
-            if with_existing { format!("{};\n", self.existing.trim()) } else { String::new() };
+        let existing = if with_existing {
+            format!("{UNVALIDATED};\n{};\n", self.existing.trim())
+        } else {
+            String::new()
+        };
         format!("BEGIN;\n{}{}{existing}COMMIT;\n{}", self.functions, self.triggers, self.grants)
     }
 

@@ -2,7 +2,8 @@
 -- their parked keys, in one statement. An already parked key is touched, not skipped: a statement that resolves
 -- its dead letter waits for us.
 WITH failed AS MATERIALIZED (
-    SELECT o.id, o.message_id, o.destination, o.event_type, o.msg_key, o.payload, o.headers,
+    SELECT o.id, o.message_id, o.destination, o.event_type,
+           coalesce(o.msg_key, o.aggregate_id COLLATE "C") AS msg_key, o.payload, o.headers,
            o.attempts, o.error_code, o.error_message, s.park
     FROM unnest($1::bigint[], $2::boolean[]) AS s (id, park)
     JOIN relais_outbox AS o ON o.id = s.id),

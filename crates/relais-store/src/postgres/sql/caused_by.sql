@@ -1,7 +1,9 @@
-SELECT id, message_id, category, aggregate_type, aggregate_id, event_type, event_version, payload,
-       headers, destination, msg_key, lane, created_at, status, attempts, next_attempt_at,
-       dispatched_at, job_id, causation_id, correlation_id, error_code, error_message, lost_workers
-FROM relais_outbox
-WHERE hashtextextended(causation_id, 0) = hashtextextended($1, 0) AND causation_id = $1
-ORDER BY id
+SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version,
+       o.payload, o.headers, o.destination, coalesce(o.msg_key, o.aggregate_id COLLATE "C") AS msg_key,
+       (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63)::smallint AS lane,
+       o.created_at, o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
+       o.correlation_id, o.error_code, o.error_message, o.lost_workers
+FROM relais_outbox AS o
+WHERE o.causation_id = $1
+ORDER BY o.id + 0
 LIMIT $2

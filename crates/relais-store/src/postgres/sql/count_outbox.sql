@@ -1,13 +1,13 @@
--- Open and failed rows are counted by their small indexes. DISPATCHED is counted in tables of up to $1 rows;
--- in larger ones it is what the server's own estimate leaves, so that history costs nothing.
+-- Pending rows are counted behind the positions and in relais_waiting, failed ones by their dead letters.
+-- DISPATCHED is counted in tables of up to $1 rows; in larger ones it is what the server's own estimate leaves,
+-- so that history costs nothing.
 WITH part AS MATERIALIZED (
-    SELECT 'PENDING' AS status, count(*) AS amount FROM relais_outbox
-    WHERE status = 'PENDING' AND next_attempt_at IS NULL
+    SELECT 'PENDING' AS status, count(*) AS amount FROM relais_pending
     UNION ALL
-    SELECT 'PENDING', count(*) FROM relais_outbox
-    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
-    UNION ALL
-    SELECT 'FAILED', count(*) FROM relais_outbox WHERE status = 'FAILED'),
+    SELECT 'FAILED', count(*)
+    FROM (SELECT DISTINCT origin_id FROM relais_dead_letter WHERE origin = 'outbox') AS d
+    JOIN relais_outbox AS o ON o.id = d.origin_id
+    WHERE o.status = 'FAILED'),
 estimate AS MATERIALIZED (
     SELECT greatest(reltuples::bigint, pg_stat_get_live_tuples(oid)) AS amount
     FROM pg_class WHERE oid = 'relais_outbox'::regclass),

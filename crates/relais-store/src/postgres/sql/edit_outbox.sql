@@ -1,1 +1,1 @@
-UPDATE relais_outbox SET payload = $2 WHERE id = $1 AND status = 'FAILED'
+UPDATE relais_outbox SET payload = $2::text WHERE id = $1 AND status = 'FAILED'

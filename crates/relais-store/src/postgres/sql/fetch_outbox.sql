@@ -1,42 +1,41 @@
--- Fresh rows in order of their ids, from the mark on, and rows whose time has come.
+-- Fresh rows (pending and not waiting) in order of their ids, from the mark on, and waiting rows whose time has
+-- come.
 --
--- A row is in the way of later rows of its key while it waits after a failure (attempts or an error) or is in
--- a bulk job: a fresh row waits for any of them, a due row for those that are not due. One sent with a
--- delay is not. Rows of the open job itself wait far in the future, and are left out whatever happens.
--- A due row brings along the earlier due rows of its key, so that the limit cannot turn them
--- round.
+-- A fresh row is blocked behind an earlier waiting row that holds its key, behind a parked key, and before its
+-- time if it was sent with a delay. It comes without a payload, so that pass_outbox moves it to relais_waiting;
+-- `behind` is the row in its way. A due row is blocked behind an earlier row of its key that is not due, and by
+-- a parked key. It brings along the earlier rows of its key, so that the limit cannot turn them round.
 --
--- Written so that no statistics can make the planner read much: `id + 0` and the hash are in one
--- index only, a scalar sub-select with LIMIT 1 stays one look-up, and NOT EXISTS guards save the
--- look-ups while there is no trouble at all.
+-- Written so that no statistics can make the planner read much: only the index by destination and id has the
+-- order of the walk, a scalar sub-select with LIMIT 1 stays one look-up, and the flags save the look-ups while
+-- nothing waits at all.
 --
 -- The rows end where their payloads have $7 bytes, with the row that reaches them: a prefix in id order,
 -- never empty. `octet_length` reads no payload. Without $7 the rows come without payload and headers.
-WITH job (id) AS MATERIALIZED (
-    SELECT id::text FROM relais_bulk_job WHERE destination = $1 AND finished_at IS NULL),
+WITH waits (yes) AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM relais_waiting WHERE destination = $1)),
+parks (yes) AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM relais_parked_key WHERE origin = 'outbox' AND destination = $1)),
 due AS MATERIALIZED (
-    SELECT o.id, o.msg_key
-    FROM relais_outbox AS o
-    WHERE o.destination = $1 AND o.status = 'PENDING' AND o.next_attempt_at <= now()
-      AND o.lane = ANY ($2::smallint[])
-      AND (o.job_id IS NULL OR o.job_id IS DISTINCT FROM (SELECT id FROM job))
-      AND o.msg_key NOT IN (SELECT unnest($5::text[]) COLLATE "C")
-      AND o.id NOT IN (SELECT unnest($6::bigint[]))
+    SELECT w.id, w.msg_key
+    FROM relais_waiting AS w
+    WHERE w.destination = $1 AND w.due_at <= now()
+      AND (hashtext(w.msg_key) & 63) = ANY ($2::smallint[])
+      AND w.msg_key NOT IN (SELECT unnest($5::text[]) COLLATE "C")
+      AND w.id NOT IN (SELECT unnest($6::bigint[]))
       AND (SELECT e.id
-           FROM relais_outbox AS e
+           FROM relais_waiting AS e
            WHERE e.destination = $1
-             AND hashtextextended(e.msg_key, 0) = hashtextextended(o.msg_key, 0)
-             AND e.msg_key = o.msg_key AND e.id + 0 < o.id
-             AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
-             AND (e.attempts > 0 OR e.job_id IS NOT NULL OR e.error_code IS NOT NULL)
-             AND (e.next_attempt_at > now() OR e.job_id = (SELECT id FROM job))
-           ORDER BY e.id + 0
+             AND hashtextextended(e.msg_key, 0) = hashtextextended(w.msg_key, 0)
+             AND e.msg_key = w.msg_key AND e.id < w.id
+             AND e.holds_key AND (e.due_at IS NULL OR e.due_at > now())
+           ORDER BY e.id
            LIMIT 1) IS NULL
       AND (SELECT p.key_hash
            FROM relais_parked_key AS p
-           WHERE p.origin = 'outbox' AND p.destination = $1 AND p.key_hash = md5(o.msg_key)
+           WHERE p.origin = 'outbox' AND p.destination = $1 AND p.key_hash = md5(w.msg_key)
            LIMIT 1) IS NULL
-    ORDER BY o.next_attempt_at
+    ORDER BY w.due_at
     LIMIT $4),
 chosen AS (
     SELECT id FROM due
@@ -45,66 +44,70 @@ chosen AS (
     FROM (SELECT msg_key, max(id) AS id FROM due GROUP BY msg_key) AS last
     CROSS JOIN LATERAL (
         SELECT e.id
-        FROM relais_outbox AS e
+        FROM relais_waiting AS e
         WHERE e.destination = $1
           AND hashtextextended(e.msg_key, 0) = hashtextextended(last.msg_key, 0)
-          AND e.msg_key = last.msg_key AND e.id + 0 < last.id
-          AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
-          AND (e.attempts > 0 OR e.job_id IS NOT NULL OR e.error_code IS NOT NULL)
-        ORDER BY e.id + 0
+          AND e.msg_key = last.msg_key AND e.id < last.id AND e.holds_key
+        ORDER BY e.id
         LIMIT $4) AS earlier),
 found AS (
 (SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type,
         o.event_version, CASE WHEN $7::bigint IS NOT NULL THEN o.payload ELSE '' END AS payload,
-        CASE WHEN $7::bigint IS NOT NULL THEN o.headers END AS headers,
-        o.destination, o.msg_key, o.lane, o.created_at, o.status, o.attempts, o.next_attempt_at,
-        o.dispatched_at, o.job_id, o.causation_id, o.correlation_id, o.error_code, o.error_message,
-        o.lost_workers, o.id + 0 AS place
+        CASE WHEN $7::bigint IS NOT NULL THEN o.headers END AS headers, o.destination,
+        coalesce(o.msg_key, o.aggregate_id COLLATE "C") AS msg_key,
+        (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63)::smallint AS lane,
+        o.created_at, o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
+        o.correlation_id, o.error_code, o.error_message, o.lost_workers, FALSE AS waits,
+        CASE WHEN (SELECT yes FROM waits)
+             THEN (SELECT e.id
+                   FROM relais_waiting AS e
+                   WHERE e.destination = $1
+                     AND hashtextextended(e.msg_key, 0)
+                         = hashtextextended(coalesce(o.msg_key, o.aggregate_id COLLATE "C"), 0)
+                     AND e.msg_key = coalesce(o.msg_key, o.aggregate_id COLLATE "C")
+                     AND e.id < o.id AND e.holds_key
+                   ORDER BY e.id
+                   LIMIT 1) END AS behind,
+        CASE WHEN (SELECT yes FROM parks)
+             THEN (SELECT p.key_hash
+                   FROM relais_parked_key AS p
+                   WHERE p.origin = 'outbox' AND p.destination = $1
+                     AND p.key_hash = md5(coalesce(o.msg_key, o.aggregate_id COLLATE "C"))
+                   LIMIT 1) END AS parked
  FROM relais_outbox AS o
- WHERE o.destination = $1 AND o.status = 'PENDING' AND o.next_attempt_at IS NULL AND o.id + 0 > $3
+ WHERE (o.destination, o.id) > ($1, $3) AND o.destination <= $1 AND o.status = 'PENDING'
    AND o.id NOT IN (SELECT unnest($6::bigint[]))
-   AND o.lane = ANY ($2::smallint[])
-   AND (o.job_id IS NULL OR o.job_id IS DISTINCT FROM (SELECT id FROM job))
-   AND o.msg_key NOT IN (SELECT unnest($5::text[]) COLLATE "C")
-   AND (NOT EXISTS (
-            SELECT FROM relais_outbox AS e
-            WHERE e.destination = $1
-              AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
-              AND (e.attempts > 0 OR e.job_id IS NOT NULL OR e.error_code IS NOT NULL))
-        OR (SELECT e.id
-            FROM relais_outbox AS e
-            WHERE e.destination = $1
-              AND hashtextextended(e.msg_key, 0) = hashtextextended(o.msg_key, 0)
-              AND e.msg_key = o.msg_key AND e.id + 0 < o.id
-              AND e.status = 'PENDING' AND e.next_attempt_at IS NOT NULL
-              AND (e.attempts > 0 OR e.job_id IS NOT NULL OR e.error_code IS NOT NULL)
-            ORDER BY e.id + 0
-            LIMIT 1) IS NULL)
-   AND (NOT EXISTS (
-            SELECT FROM relais_parked_key AS p WHERE p.origin = 'outbox' AND p.destination = $1)
-        OR (SELECT p.key_hash
-            FROM relais_parked_key AS p
-            WHERE p.origin = 'outbox' AND p.destination = $1 AND p.key_hash = md5(o.msg_key)
-            LIMIT 1) IS NULL)
- ORDER BY o.id + 0
- LIMIT $4)
+   AND (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63) = ANY ($2::smallint[])
+   AND coalesce(o.msg_key, o.aggregate_id COLLATE "C") NOT IN (SELECT unnest($5::text[]) COLLATE "C")
+   AND (NOT (SELECT yes FROM waits)
+        OR (SELECT w.id FROM relais_waiting AS w WHERE w.id = o.id LIMIT 1) IS NULL)
+ ORDER BY o.destination, o.id
+ LIMIT $8)
 UNION ALL
 (SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type,
-        o.event_version, CASE WHEN $7::bigint IS NOT NULL THEN o.payload ELSE '' END AS payload,
-        CASE WHEN $7::bigint IS NOT NULL THEN o.headers END AS headers,
-        o.destination, o.msg_key, o.lane, o.created_at, o.status, o.attempts, o.next_attempt_at,
-        o.dispatched_at, o.job_id, o.causation_id, o.correlation_id, o.error_code, o.error_message,
-        o.lost_workers, o.id + 0 AS place
+        o.event_version, CASE WHEN $7::bigint IS NOT NULL THEN o.payload ELSE '' END,
+        CASE WHEN $7::bigint IS NOT NULL THEN o.headers END, o.destination,
+        coalesce(o.msg_key, o.aggregate_id COLLATE "C"), (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63)::smallint,
+        o.created_at, o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
+        o.correlation_id, o.error_code, o.error_message, o.lost_workers, TRUE, NULL, NULL
  FROM chosen
  JOIN relais_outbox AS o ON o.id = chosen.id
- WHERE o.id NOT IN (SELECT unnest($6::bigint[]))
- ORDER BY o.id + 0)
-ORDER BY place
-LIMIT $4)
-SELECT sized.*
-FROM (SELECT found.*,
-             sum(octet_length(payload)) OVER (ORDER BY place ROWS UNBOUNDED PRECEDING)
-                 - octet_length(payload) AS bytes_before
-      FROM found) AS sized
-WHERE $7::bigint IS NULL OR bytes_before < $7
-ORDER BY place
+ WHERE o.status = 'PENDING' AND o.id NOT IN (SELECT unnest($6::bigint[])))),
+seen AS (
+    SELECT found.*,
+           NOT waits AND (behind IS NOT NULL OR parked IS NOT NULL OR coalesce(next_attempt_at > now(), FALSE))
+               AS blocked
+    FROM found)
+SELECT id, message_id, category, aggregate_type, aggregate_id, event_type, event_version,
+       CASE WHEN blocked THEN '' ELSE payload END AS payload,
+       CASE WHEN blocked THEN NULL ELSE headers END AS headers,
+       destination, msg_key, lane, created_at, status, attempts, next_attempt_at, dispatched_at, job_id,
+       causation_id, correlation_id, error_code, error_message, lost_workers, waits, blocked, behind
+FROM (SELECT seen.*,
+             count(*) FILTER (WHERE NOT blocked) OVER prefix AS place,
+             sum(octet_length(payload)) FILTER (WHERE NOT blocked) OVER prefix - octet_length(payload)
+                 AS bytes_before
+      FROM seen
+      WINDOW prefix AS (ORDER BY id ROWS UNBOUNDED PRECEDING)) AS sized
+WHERE blocked OR (place <= $4 AND ($7::bigint IS NULL OR bytes_before < $7))
+ORDER BY id

@@ -1,3 +1,5 @@
--- Every row that is left goes again as it was. Locks the table before announce_bulk: see low_water_mark.rs.
-UPDATE relais_outbox SET job_id = NULL, next_attempt_at = NULL
-WHERE job_id = $1 AND status = 'PENDING'
+-- Every row that is left goes again as it was.
+WITH freed AS (
+    UPDATE relais_waiting SET job_id = NULL, due_at = clock_timestamp() WHERE job_id = $1 RETURNING id)
+UPDATE relais_outbox AS o SET job_id = NULL, next_attempt_at = NULL
+WHERE o.id = ANY (ARRAY(SELECT id FROM freed)) AND o.status = 'PENDING'

@@ -1,5 +1,7 @@
--- Not tried: goes again as it was. Locks the table before announce_bulk: see low_water_mark.rs. IS NOT DISTINCT
--- FROM keeps the planner from reading all rows of the job for each part of it.
+-- Not tried: goes again as it was.
+WITH freed AS (
+    UPDATE relais_waiting AS w SET job_id = NULL, due_at = clock_timestamp()
+    WHERE w.id = ANY ($2::bigint[]) AND w.job_id IS NOT DISTINCT FROM $1
+    RETURNING w.id)
 UPDATE relais_outbox AS o SET job_id = NULL, next_attempt_at = NULL, lost_workers = 0
-FROM unnest($2::bigint[]) AS s (id)
-WHERE o.id = s.id AND o.job_id IS NOT DISTINCT FROM $1 AND o.status = 'PENDING'
+WHERE o.id = ANY (ARRAY(SELECT id FROM freed)) AND o.status = 'PENDING'

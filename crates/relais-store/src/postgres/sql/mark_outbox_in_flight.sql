@@ -8,4 +8,5 @@ WITH fence AS MATERIALIZED (
 UPDATE relais_outbox AS o SET lost_workers = least(o.lost_workers + 1, 100)
 FROM unnest($4::bigint[], $5::smallint[], $6::bigint[]) AS s (id, lane, epoch)
 JOIN fence ON fence.lane = s.lane AND fence.epoch = s.epoch
-WHERE o.id = s.id AND o.lane = s.lane AND o.destination = $3 AND o.status = 'PENDING'
+WHERE o.id = s.id AND (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63) = s.lane
+  AND o.destination = $3 AND o.status = 'PENDING'

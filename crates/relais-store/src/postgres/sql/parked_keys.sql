@@ -23,19 +23,13 @@ open AS (
          LIMIT $2)) AS i
     WHERE s.origin = 'inbox'
     UNION ALL
-    SELECT s.origin, s.destination, o.msg_key
-    FROM scope AS s
-    CROSS JOIN LATERAL (
-        (SELECT f.msg_key FROM relais_outbox AS f
-         WHERE f.destination = s.destination AND f.status = 'PENDING' AND f.next_attempt_at IS NULL
-         ORDER BY f.id + 0
-         LIMIT $2)
-        UNION ALL
-        (SELECT w.msg_key FROM relais_outbox AS w
-         WHERE w.destination = s.destination AND w.status = 'PENDING' AND w.next_attempt_at IS NOT NULL
-         ORDER BY w.next_attempt_at
-         LIMIT $2)) AS o
-    WHERE s.origin = 'outbox'),
+    SELECT s.origin, s.destination, coalesce(o.msg_key, o.aggregate_id COLLATE "C")
+    FROM (SELECT p.destination, p.id, row_number() OVER (PARTITION BY p.destination, p.waits ORDER BY p.id) AS place
+          FROM relais_pending AS p
+          WHERE p.destination IN (SELECT destination FROM scope WHERE origin = 'outbox')) AS n
+    JOIN scope AS s ON s.origin = 'outbox' AND s.destination = n.destination
+    JOIN relais_outbox AS o ON o.id = n.id
+    WHERE n.place <= $2),
 backlog AS MATERIALIZED (
     SELECT origin, destination, msg_key, count(*) AS amount
     FROM open

@@ -1,19 +1,15 @@
 -- The last of the $3 rows that a page looks at, and whether it is recent enough for others behind it: all
--- rows in order, or those in trouble by their index. None if there are fewer; none for rows that wait if
--- those are few, because they have an index too. Sent with its values each time.
+-- rows in order, or failed ones by their dead letters. None if there are fewer; none for rows that wait if
+-- those are few. Sent with its values each time.
 WITH few (yes) AS MATERIALIZED (
     SELECT $1::text IS NOT DISTINCT FROM 'PENDING'
-           AND (SELECT count(*) <= $3::bigint FROM (
-                    SELECT FROM relais_outbox WHERE status = 'PENDING' AND next_attempt_at IS NULL
-                    LIMIT $3 + 1) AS fresh)
-           AND (SELECT count(*) <= $3 FROM (
-                    SELECT FROM relais_outbox WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
-                    LIMIT $3 + 1) AS later)),
+           AND (SELECT count(*) <= $3::bigint FROM (SELECT FROM relais_pending LIMIT $3 + 1) AS open)),
 last (id) AS (
-    (SELECT id FROM relais_outbox
-     WHERE $1 = 'FAILED' AND status = 'FAILED'
-       AND id < coalesce($2::bigint, 9223372036854775807)
-     ORDER BY id DESC
+    (SELECT o.id
+     FROM (SELECT DISTINCT origin_id FROM relais_dead_letter WHERE $1 = 'FAILED' AND origin = 'outbox') AS d
+     JOIN relais_outbox AS o ON o.id = d.origin_id
+     WHERE o.status = 'FAILED' AND o.id < coalesce($2::bigint, 9223372036854775807)
+     ORDER BY o.id DESC
      OFFSET $3 - 1 LIMIT 1)
     UNION ALL
     (SELECT id FROM relais_outbox

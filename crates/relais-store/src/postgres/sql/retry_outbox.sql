@@ -14,8 +14,14 @@ retried AS (
                 $10::text[], $11::smallint[])
          AS s (id, lane, epoch, attempts, pause_ms, error_code, error_message, lost_workers)
     JOIN fence ON fence.lane = s.lane AND fence.epoch = s.epoch
-    WHERE o.id = s.id AND o.lane = s.lane AND o.destination = $3 AND o.status = 'PENDING'
-    RETURNING o.id, s.attempts, o.error_code, o.error_message),
+    WHERE o.id = s.id AND (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63) = s.lane
+      AND o.destination = $3 AND o.status = 'PENDING'
+    RETURNING o.id, coalesce(o.msg_key, o.aggregate_id COLLATE "C") AS msg_key, o.next_attempt_at, s.attempts,
+              o.error_code, o.error_message),
+waits AS (
+    INSERT INTO relais_waiting (id, destination, msg_key, due_at, holds_key)
+    SELECT id, $3, msg_key, next_attempt_at, TRUE FROM retried
+    ON CONFLICT (id) DO UPDATE SET due_at = excluded.due_at, holds_key = TRUE, job_id = NULL),
 kept AS (
     INSERT INTO relais_attempt (origin, origin_id, attempt, outcome, error_code, error_message, worker)
     SELECT 'outbox', id, attempts, 'retry', error_code, error_message, $2

@@ -7,7 +7,7 @@ use relais_core::{
     query::{Backlog, Count, Overview, PAGE_MAX, WorkerRow},
     store::StoreError,
 };
-use rusqlite::Connection;
+use rusqlite::{Connection, Params};
 
 use crate::sqlite::{
     error,
@@ -42,19 +42,15 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
             workers: Vec::new(),
         })?
         .expect("a SELECT without FROM gives one row");
-    let inbox = counts(&snapshot, include_str!("../sql/count_inbox.sql"))?;
+    let inbox = counts(&snapshot, include_str!("../sql/count_inbox.sql"), [EXACT_MAX])?;
     overview.inbox = InboxStatus::ALL.map(|s| count_of(s.as_str(), &inbox)).to_vec();
-    let outbox = counts(&snapshot, include_str!("../sql/count_outbox.sql"))?;
+    overview.backlogs = backlogs(&snapshot)?;
+    let pending: u64 = overview.backlogs.iter().map(|backlog| backlog.pending).sum();
+    let params = (EXACT_MAX, i64::try_from(pending).unwrap_or(i64::MAX));
+    let outbox = counts(&snapshot, include_str!("../sql/count_outbox.sql"), params)?;
     overview.outbox = OutboxStatus::ALL.map(|s| count_of(s.as_str(), &outbox)).to_vec();
-    let processes = counts(&snapshot, include_str!("../sql/count_processes.sql"))?;
+    let processes = counts(&snapshot, include_str!("../sql/count_processes.sql"), [EXACT_MAX])?;
     overview.processes = ProcessStatus::ALL.map(|s| count_of(s.as_str(), &processes)).to_vec();
-    overview.backlogs =
-        all(&snapshot, include_str!("../sql/backlogs.sql"), [PARKED_LOOK_MAX], |c| Backlog {
-            destination: c.string("destination"),
-            pending: c.count("pending"),
-            oldest: c.time("oldest"),
-            parked: c.count("parked"),
-        })?;
     let unknown = include_str!("../sql/unknown_types.sql");
     overview.unknown_types = all(&snapshot, unknown, [limit(PAGE_MAX)], |c| Count {
         name: c.string(0),
@@ -74,8 +70,24 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
     Ok(overview)
 }
 
-fn counts(db: &Connection, sql: &str) -> Result<Vec<Count>, StoreError> {
-    all(db, sql, [EXACT_MAX], |c| Count { name: c.string(0), rows: c.count(1) })
+fn backlogs(db: &Connection) -> Result<Vec<Backlog>, StoreError> {
+    let positions = all(db, include_str!("../sql/backlogs.sql"), [], |c| (c.string(0), c.integer(1)))?;
+    let mut backlogs = Vec::new();
+    for (destination, position) in positions {
+        let params = (&destination, position, PARKED_LOOK_MAX);
+        let backlog = first(db, include_str!("../sql/backlog.sql"), params, |c| Backlog {
+            destination: destination.clone(),
+            pending: c.count("pending"),
+            oldest: c.time("oldest"),
+            parked: c.count("parked"),
+        })?;
+        backlogs.extend(backlog.filter(|backlog| backlog.pending > 0));
+    }
+    Ok(backlogs)
+}
+
+fn counts(db: &Connection, sql: &str, params: impl Params) -> Result<Vec<Count>, StoreError> {
+    all(db, sql, params, |c| Count { name: c.string(0), rows: c.count(1) })
 }
 
 fn count_of(name: &str, found: &[Count]) -> Count {

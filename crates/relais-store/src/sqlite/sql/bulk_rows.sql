@@ -1,10 +1,11 @@
 -- Differs from postgres: the payloads are read only after the cut, because a window function would copy
 -- all of them.
 WITH open AS (
-    SELECT id, octet_length(payload) AS bytes
-    FROM relais_outbox
-    WHERE job_id = ?1 AND status = 'PENDING' AND id > ?2
-    ORDER BY id
+    SELECT o.id, octet_length(o.payload) AS bytes
+    FROM relais_waiting AS w INDEXED BY relais_waiting_job
+    JOIN relais_outbox AS o ON o.id = w.id AND o.status = 'PENDING'
+    WHERE w.job_id = ?1 AND w.id > ?2
+    ORDER BY w.id
     LIMIT ?3),
 page AS (
     SELECT id, sum(bytes) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before FROM open)

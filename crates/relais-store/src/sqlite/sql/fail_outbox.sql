@@ -1,6 +1,4 @@
--- Differs from postgres: one row a statement, with the fence in it; one transaction all the same.
+-- Differs from postgres: one row a statement; the caller has compared the epoch of its lane in this transaction.
 UPDATE relais_outbox
-SET status = 'FAILED', attempts = ?6, next_attempt_at = NULL, error_code = ?7, error_message = ?8
-WHERE id = ?1 AND status = 'PENDING' AND destination = ?5
-  AND EXISTS (SELECT 1 FROM relais_lane AS l
-              WHERE l.scope = ?2 AND l.lane = relais_outbox.lane AND l.owner = ?3 AND l.epoch = ?4)
+SET status = 'FAILED', attempts = ?4, next_attempt_at = NULL, error_code = ?5, error_message = ?6
+WHERE id = ?1 AND status = 'PENDING' AND destination = ?2 AND lane = ?3

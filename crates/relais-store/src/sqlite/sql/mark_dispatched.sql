@@ -1,7 +1,5 @@
--- Differs from postgres: one row a statement, with the fence in it; one transaction all the same.
+-- Differs from postgres: one row a statement; the caller has compared the epoch of its lane in this transaction.
 UPDATE relais_outbox
-SET status = 'DISPATCHED', attempts = attempts + 1, dispatched_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'),
+SET status = 'DISPATCHED', attempts = attempts + 1, dispatched_at = ?4,
     next_attempt_at = NULL, error_code = NULL, error_message = NULL
-WHERE id = ?1 AND status = 'PENDING' AND destination = ?5
-  AND EXISTS (SELECT 1 FROM relais_lane AS l
-              WHERE l.scope = ?2 AND l.lane = relais_outbox.lane AND l.owner = ?3 AND l.epoch = ?4)
+WHERE id = ?1 AND status = 'PENDING' AND destination = ?2 AND lane = ?3

@@ -19,15 +19,22 @@ waiting (origin, destination, msg_key) AS (
         LIMIT ?2)
     UNION ALL
     SELECT 'outbox', destination, msg_key FROM (
-        SELECT o.destination, o.msg_key FROM relais_outbox AS o INDEXED BY relais_outbox_fresh
-        WHERE o.status = 'PENDING' AND o.next_attempt_at IS NULL
-          AND o.destination IN (SELECT destination FROM parked WHERE origin = 'outbox')
+        SELECT o.destination, o.msg_key
+        FROM (SELECT DISTINCT p.destination,
+                     coalesce((SELECT q.position FROM relais_outbox_position AS q
+                               WHERE q.destination = p.destination), 0) AS position
+              FROM parked AS p
+              WHERE p.origin = 'outbox') AS placed
+        CROSS JOIN relais_outbox AS o INDEXED BY relais_outbox_destination
+        WHERE o.destination = placed.destination AND o.id > placed.position AND o.status = 'PENDING'
+          AND NOT EXISTS (SELECT 1 FROM relais_waiting AS w WHERE w.id = o.id)
         LIMIT ?2)
     UNION ALL
     SELECT 'outbox', destination, msg_key FROM (
-        SELECT o.destination, o.msg_key FROM relais_outbox AS o INDEXED BY relais_outbox_due
-        WHERE o.status = 'PENDING' AND o.next_attempt_at IS NOT NULL
-          AND o.destination IN (SELECT destination FROM parked WHERE origin = 'outbox')
+        SELECT w.destination, w.msg_key
+        FROM parked AS p
+        CROSS JOIN relais_waiting AS w INDEXED BY relais_waiting_key
+        WHERE p.origin = 'outbox' AND w.destination = p.destination AND w.msg_key = p.msg_key
         LIMIT ?2)),
 backlog (origin, destination, msg_key, amount) AS MATERIALIZED (
     SELECT origin, destination, msg_key, count(*) FROM waiting GROUP BY origin, destination, msg_key)

@@ -1,2 +1,0 @@
--- As an INSERT does: see low_water_mark.rs.
-LOCK TABLE relais_outbox IN ROW EXCLUSIVE MODE

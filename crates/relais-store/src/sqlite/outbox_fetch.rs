@@ -1,0 +1,305 @@
+//! Finds the rows of a destination that can be sent: due rows, and fresh ones behind its position.
+//!
+//! Invariant: rows of a key come in the order of their ids. A fresh row behind an obstacle is passed into
+//! `relais_waiting` once; no later fetch meets it there before the obstacle is gone.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use relais_core::{
+    outbox::OutboxRow,
+    store::{Fetch, StoreError},
+};
+use rusqlite::{Connection, Transaction, params};
+
+use super::{
+    error,
+    outbox::destination,
+    outbox_position::{OutboxObstacles, OutboxPositions},
+    row::{Cells, change, first, json_array, lane_bits, limit, read},
+};
+
+/// Most rows that one write passes into `relais_waiting`.
+const PASSED_MAX: usize = 2_000;
+
+/// Rows that were found so far, and the place of the walk.
+#[derive(Debug, Default)]
+pub(super) struct FetchProgress {
+    /// The lanes and payload bytes of rows to return, by their ids.
+    found: BTreeMap<i64, (i16, usize)>,
+    /// The first fresh row of the lanes.
+    first_fresh: Option<i64>,
+    walked_to: Option<i64>,
+    fresh: usize,
+    bytes: usize,
+}
+
+/// The result of one read.
+pub(super) enum FetchedPart {
+    /// All rows. A position is to be stored.
+    All { rows: Vec<OutboxRow>, passed: Vec<i64>, position: Option<i64> },
+    /// There are many rows to pass: the walk continues when these are.
+    Cut { progress: FetchProgress, passed: Vec<i64> },
+}
+
+/// Reads in one snapshot. Changes nothing.
+pub(super) fn fetch(
+    db: &Connection,
+    positions: &OutboxPositions,
+    fetch: &Fetch,
+    progress: FetchProgress,
+) -> Result<FetchedPart, StoreError> {
+    // It only reads; dropped, it ends.
+    let snapshot = db.unchecked_transaction().map_err(|e| error::store(&e))?;
+    let destination = destination(&fetch.scope)?;
+    let state = OutboxObstacles::read(&snapshot, destination)?;
+    let lanes = lane_bits(&fetch.lanes);
+    let from = positions.start(destination, lanes, state.position);
+    let mut search = OutboxSearch {
+        db: &snapshot,
+        destination,
+        state,
+        lanes,
+        skip_keys: fetch.skip_keys.iter().map(String::as_str).collect(),
+        skip_ids: fetch.skip_ids.iter().copied().collect(),
+        limit: fetch.limit,
+        bytes_max: fetch.payloads.bytes(),
+        progress,
+        keys: HashMap::new(),
+        passed: Vec::new(),
+    };
+    if state.has_waiting && search.progress.walked_to.is_none() {
+        search.find_due()?;
+    }
+    let walk_end = search.walk(search.progress.walked_to.unwrap_or(from))?;
+    let OutboxSearch { progress, .. } = &search;
+    let end = if walk_end == WalkEnd::NoMoreRows { state.highest } else { from };
+    let lanes_at = progress.first_fresh.map_or(end, |id| id - 1);
+    positions.note_lanes(destination, lanes, lanes_at.max(from));
+    if walk_end == WalkEnd::ManyToPass {
+        let OutboxSearch { progress, passed, .. } = search;
+        return Ok(FetchedPart::Cut { progress, passed });
+    }
+    let rows = search.rows()?;
+    let position = if positions.is_storing_due(destination) {
+        positions.advance(&snapshot, destination, state)?;
+        positions.to_store(destination, state.position)
+    } else {
+        None
+    };
+    Ok(FetchedPart::All { rows, passed: search.passed, position })
+}
+
+/// Lets rows that a read found wait from now on, and stores a position; returns whether all rows wait. No fence
+/// is needed: each row enters `relais_waiting` only if its obstacle is there in this transaction.
+pub(super) fn pass(
+    tx: &Transaction<'_>,
+    destination: &str,
+    passed: &[i64],
+    position: Option<i64>,
+) -> Result<bool, StoreError> {
+    let mut waiting = 0;
+    if !passed.is_empty() {
+        let params = (destination, json_array(passed));
+        waiting = change(tx, include_str!("sql/pass_outbox.sql"), params)?;
+    }
+    if let Some(position) = position {
+        change(tx, include_str!("sql/advance_position.sql"), (destination, position))?;
+    }
+    crate::fail_point!("pass_outbox.before_commit");
+    Ok(waiting == passed.len() as u64)
+}
+
+/// A search for rows in one snapshot.
+struct OutboxSearch<'a> {
+    db: &'a Connection,
+    destination: &'a str,
+    state: OutboxObstacles,
+    lanes: i64,
+    skip_keys: HashSet<&'a str>,
+    skip_ids: HashSet<i64>,
+    limit: usize,
+    bytes_max: Option<usize>,
+    progress: FetchProgress,
+    /// The obstacles of keys that were met.
+    keys: HashMap<String, KeyObstacles>,
+    passed: Vec<i64>,
+}
+
+/// The reason why a walk ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WalkEnd {
+    NoMoreRows,
+    ManyToPass,
+    Limit,
+}
+
+#[derive(Clone, Copy)]
+struct KeyObstacles {
+    first_holder: Option<i64>,
+    is_parked: bool,
+}
+
+impl OutboxSearch<'_> {
+    fn find_due(&mut self) -> Result<(), StoreError> {
+        let db = self.db;
+        let mut statement = db.prepare_cached(include_str!("sql/fetch_due.sql")).map_err(failed)?;
+        let params = params![self.destination, self.state.has_parked];
+        let mut rows = statement.query(params).map_err(failed)?;
+        while self.progress.found.len() < self.limit
+            && let Some(row) = rows.next().map_err(failed)?
+        {
+            let cells = Cells::new(row);
+            let (id, bytes) = (cells.integer(0), cells.size(2));
+            if let Some(lane) = self.usable_lane(id, &cells.text_ref(1))? {
+                self.progress.found.insert(id, (lane, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks over fresh rows.
+    fn walk(&mut self, from: i64) -> Result<WalkEnd, StoreError> {
+        let db = self.db;
+        let sql = include_str!("sql/fetch_outbox.sql");
+        let mut statement = db.prepare_cached(sql).map_err(failed)?;
+        let params = params![self.destination, from, self.state.has_waiting];
+        let mut rows = statement.query(params).map_err(failed)?;
+        while self.progress.fresh < self.limit
+            && self.bytes_max.is_none_or(|max| self.progress.bytes < max)
+        {
+            let Some(row) = rows.next().map_err(failed)? else { return Ok(WalkEnd::NoMoreRows) };
+            let cells = Cells::new(row);
+            let (id, key) = (cells.integer(0), cells.text_ref(1));
+            let lane = self.lane(id, &key)?;
+            if !self.owns(lane) {
+                continue;
+            }
+            self.progress.first_fresh.get_or_insert(id);
+            if self.skip_ids.contains(&id) || self.skip_keys.contains(&*key) {
+                continue;
+            }
+            if cells.flag(2) || self.is_blocked(id, &key)? {
+                self.passed.push(id);
+                if self.passed.len() == PASSED_MAX {
+                    self.progress.walked_to = Some(id);
+                    return Ok(WalkEnd::ManyToPass);
+                }
+                continue;
+            }
+            let bytes = cells.size(3);
+            self.progress.found.insert(id, (lane, bytes));
+            self.progress.fresh += 1;
+            self.progress.bytes = self.progress.bytes.saturating_add(bytes);
+        }
+        Ok(WalkEnd::Limit)
+    }
+
+    fn owns(&self, lane: i16) -> bool {
+        (self.lanes >> lane) & 1 == 1
+    }
+
+    /// Returns the lane of a row that the worker owns and does not hold.
+    fn usable_lane(&self, id: i64, key: &str) -> Result<Option<i16>, StoreError> {
+        if self.skip_ids.contains(&id) || self.skip_keys.contains(key) {
+            return Ok(None);
+        }
+        let lane = self.lane(id, key)?;
+        Ok(self.owns(lane).then_some(lane))
+    }
+
+    /// Returns the lane as the column `lane` has it.
+    fn lane(&self, id: i64, key: &str) -> Result<i16, StoreError> {
+        if let Some(lane) = ascii_lane(key) {
+            return Ok(lane);
+        }
+        let lane = first(self.db, include_str!("sql/lane_of_row.sql"), [id], |c| c.lane(0))?;
+        Ok(lane.unwrap_or_default())
+    }
+
+    fn is_blocked(&mut self, id: i64, key: &str) -> Result<bool, StoreError> {
+        if !self.state.has_waiting && !self.state.has_parked {
+            return Ok(false);
+        }
+        let obstacles = match self.keys.get(key) {
+            Some(obstacles) => *obstacles,
+            None => {
+                let sql = include_str!("sql/key_obstacles.sql");
+                let found = first(self.db, sql, (self.destination, key), |c| KeyObstacles {
+                    first_holder: c.number(0),
+                    is_parked: c.flag(1),
+                })?;
+                let found = found.expect("a SELECT without FROM gives one row");
+                self.keys.insert(key.to_owned(), found);
+                found
+            }
+        };
+        Ok(obstacles.is_parked || obstacles.first_holder.is_some_and(|holder| holder < id))
+    }
+
+    /// Reads the rows that were found: the first ones, up to the limit of rows and bytes.
+    fn rows(&self) -> Result<Vec<OutboxRow>, StoreError> {
+        let sql = include_str!("sql/read_outbox.sql");
+        let mut statement = self.db.prepare_cached(sql).map_err(failed)?;
+        let mut found = Vec::with_capacity(self.progress.found.len().min(self.limit));
+        let mut bytes_before = 0_usize;
+        for (id, (lane, bytes)) in self.progress.found.iter().take(self.limit) {
+            if self.bytes_max.is_some_and(|max| bytes_before >= max) {
+                break;
+            }
+            bytes_before = bytes_before.saturating_add(*bytes);
+            let params = params![id, self.bytes_max.is_some(), lane];
+            let mut rows = statement.query(params).map_err(failed)?;
+            if let Some(row) = rows.next().map_err(failed)? {
+                found.push(read(row, |c| c.outbox()).map_err(failed)?);
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as an argument of `map_err`")]
+fn failed(error: rusqlite::Error) -> StoreError {
+    error::store(&error)
+}
+
+/// Returns the lane of a key of ASCII characters, as the database computes it.
+fn ascii_lane(key: &str) -> Option<i16> {
+    let bytes = key.as_bytes();
+    if bytes.iter().any(|byte| !byte.is_ascii() || *byte == 0) {
+        return None;
+    }
+    let length = bytes.len();
+    let from_end = |n: usize| length.checked_sub(n).map_or(0, |at| i64::from(bytes[at]));
+    let first = bytes.first().copied().map_or(0, i64::from);
+    let sum = from_end(1)
+        + 7 * from_end(2)
+        + 31 * from_end(3)
+        + 61 * from_end(4)
+        + 13 * first
+        + 3 * limit(length);
+    i16::try_from(sum % 64).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lane_of_an_ascii_key_is_that_of_the_database() {
+        let db = Connection::open_in_memory().unwrap();
+        for script in super::super::SCRIPTS {
+            db.execute_batch(script.sql).unwrap();
+        }
+        let keys = ["", "a", "ab", "abc", "abcd", "order-00042", " ~\t", "A key of more words"];
+        for key in keys {
+            let insert = "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, \
+                          destination, payload, msg_key) VALUES ('O', 'o', 'E', 'd', '{}', ?1)";
+            db.execute(insert, [key]).unwrap();
+            let id = db.last_insert_rowid();
+            let sql = include_str!("sql/lane_of_row.sql");
+            let lane: i16 = db.query_row(sql, [id], |row| row.get(0)).unwrap();
+            assert_eq!(ascii_lane(key), Some(lane), "{key:?}");
+        }
+        assert_eq!((ascii_lane("ä"), ascii_lane("a\0b")), (None, None));
+    }
+}
