@@ -33,7 +33,9 @@ const PHASES_MIN: usize = 3;
 const OPEN_JOBS: &str = "SELECT phase FROM relais_bulk_job WHERE finished_at IS NULL";
 /// Rows whose worker was killed three times are held for a minute, unless another one is killed meanwhile.
 const END_OF_QUARANTINE: &str = "UPDATE relais_outbox SET next_attempt_at = '2000-01-01T00:00:00.000Z' \
-     WHERE status = 'PENDING' AND error_code = 'QUARANTINED' AND job_id IS NULL";
+     WHERE status = 'PENDING' AND error_code = 'QUARANTINED' AND job_id IS NULL; \
+     UPDATE relais_waiting SET due_at = '2000-01-01T00:00:00.000Z' WHERE job_id IS NULL AND id IN \
+     (SELECT id FROM relais_outbox WHERE status = 'PENDING' AND error_code = 'QUARANTINED')";
 /// The last rows may be delivered before that many calls.
 const IDLE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(1);

@@ -52,9 +52,20 @@ pub struct Fetch {
     pub limit: usize,
     /// The payloads to read. Inbox rows are not read without theirs.
     pub payloads: Payloads,
-    /// False if the worker holds or has settled every outbox row that its fetches returned since the last one
-    /// with `true`: a store may then continue behind those rows. A store may ignore it.
-    pub reread: bool,
+    /// The rows of earlier fetches that need not be returned again. A store may ignore it.
+    pub kept: KeptRows,
+}
+
+/// Outbox rows that a worker holds or has settled, so that a store need not walk over them again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeptRows {
+    /// Rows may be returned any number of times.
+    #[default]
+    None,
+    /// The worker keeps all rows from this fetch on. Those of earlier fetches may be returned again.
+    FromNow,
+    /// The worker has kept all rows since the last fetch with [`KeptRows::FromNow`].
+    All,
 }
 
 impl Fetch {
@@ -62,7 +73,7 @@ impl Fetch {
     pub fn new(scope: Scope, lanes: Vec<OwnedLane>, limit: usize) -> Self {
         let payloads = Payloads::UpTo(usize::MAX);
         let (skip_keys, skip_ids) = (Vec::new(), Vec::new());
-        Self { scope, lanes, skip_keys, skip_ids, limit, payloads, reread: true }
+        Self { scope, lanes, skip_keys, skip_ids, limit, payloads, kept: KeptRows::None }
     }
 
     /// Returns the bytes of payloads at which the rows of an inbox end.

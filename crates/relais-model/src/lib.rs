@@ -1,10 +1,10 @@
-//! The protocol as four small machines that a model checker runs through every interleaving.
+//! The protocol as five small machines that a model checker runs through every interleaving.
 //!
 //! [`outbox`] is the relay: one lane with two keys, leases, epochs, the fence, retries, dead letters,
 //! quarantine after a crash, and an operator. [`inbox`] is receiving and handling: positions,
 //! acknowledgement, duplicates, the handler's one commit, cleanup. [`process`] is a process with its
 //! services, time-outs, late replies, compensation and pauses. [`lease`] is the lease of a worker: who may
-//! take whose lanes. Row states and decisions are the
+//! take whose lanes. [`waiting`] is the table of waiting rows with the position of a destination. Row states and decisions are the
 //! real ones (`relais_core::{outbox::settle, inbox::decide, process::advance}`); the rest of the real code is tied to
 //! the same rules by `relais-store/tests/state_machine/main.rs`.
 //!
@@ -26,14 +26,14 @@
 //!
 //! # Not modelled
 //!
-//! Fair shares, delayed sends, rows that commit after a higher id, cleanup of the
-//! outbox, a database that loses commits, and the limits of time and rows of a settlement (it may be sent at
+//! Fair shares, delayed sends, cleanup of the outbox, a database that loses commits, and the limits of time and rows of a settlement (it may be sent at
 //! any moment).
 
 pub mod inbox;
 pub mod lease;
 pub mod outbox;
 pub mod process;
+pub mod waiting;
 
 use std::{collections::BTreeMap, fmt, hash::Hash, time::Instant};
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use relais_model::{ModelReport, inbox, lease, outbox, process};
+use relais_model::{ModelReport, inbox, lease, outbox, process, waiting};
 use stateright::Model;
 
 /// Two rows of one key.
@@ -59,6 +59,10 @@ fn saga(attempts_max: u32, budget: [u8; 4]) -> process::SagaConfig {
     process::SagaConfig { attempts_max, budget, bug: None }
 }
 
+fn waiting_rows() -> waiting::WaitingConfig {
+    waiting::WaitingConfig { failures: 2, reopened: 1, takeovers: 1, bug: None }
+}
+
 fn leases(expiries: u8, moves: u8) -> lease::LeaseConfig {
     lease::LeaseConfig { expiries, moves, bug: None }
 }
@@ -70,6 +74,13 @@ mod correct {
         assert!(report.broken.is_empty(), "broken: {:#?}", report.broken);
         assert_eq!(report.unreached, unreachable, "the model is easier than it should be");
         assert!(report.unique_states >= states_min, "only {} states", report.unique_states);
+    }
+
+    #[test]
+    fn waiting_rows_are_released_and_the_position_hides_none() {
+        let report = waiting::exhaust("waiting", waiting_rows());
+        assert!(report.broken.is_empty(), "{:?}", report.broken);
+        assert!(report.unreached.is_empty(), "{:?}", report.unreached);
     }
 
     #[test]
@@ -516,5 +527,41 @@ mod lease_bugs {
     #[test]
     fn a_take_over_without_a_new_epoch() {
         assert_found(LeaseBug::EpochKept, EPOCH);
+    }
+}
+
+mod waiting_bugs {
+    use relais_model::waiting::{FOUND, RELEASED, WAITS, WaitingBug, WaitingConfig};
+
+    use super::*;
+
+    fn assert_found(bug: WaitingBug, property: &'static str) {
+        let report = waiting::hunt(WaitingConfig { bug: Some(bug), ..waiting_rows() }, property);
+        assert!(report.broken.contains_key(property), "{bug:?} was not found");
+    }
+
+    #[test]
+    fn a_position_past_an_open_writer() {
+        assert_found(WaitingBug::PositionPastWriter, FOUND);
+    }
+
+    #[test]
+    fn a_pass_that_locks_nothing() {
+        assert_found(WaitingBug::PassWithoutLock, RELEASED);
+    }
+
+    #[test]
+    fn a_release_with_the_snapshot_of_the_settlement() {
+        assert_found(WaitingBug::ReleaseInSameStatement, RELEASED);
+    }
+
+    #[test]
+    fn a_row_that_is_fresh_below_the_position() {
+        assert_found(WaitingBug::ReopenedFresh, FOUND);
+    }
+
+    #[test]
+    fn a_pass_without_the_fence() {
+        assert_found(WaitingBug::PassWithoutFence, WAITS);
     }
 }

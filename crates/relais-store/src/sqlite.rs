@@ -134,17 +134,8 @@ impl SqliteStore {
         let visitors = Readers::new(&path, &options, options.readers);
         let watcher = Readers::new(&path, &options, 1);
         let (marks, positions, sweep) = Default::default();
-        let inner = Inner {
-            path,
-            options,
-            writer,
-            readers,
-            visitors,
-            watcher,
-            marks,
-            positions,
-            sweep,
-        };
+        let inner =
+            Inner { path, options, writer, readers, visitors, watcher, marks, positions, sweep };
         Ok(Self { inner: Arc::new(inner), scripts: SCRIPTS })
     }
 
@@ -177,9 +168,9 @@ impl SqliteStore {
         let mut progress = FetchProgress::default();
         loop {
             let (request, positions) = (Arc::clone(&fetch), Arc::clone(&self.inner.positions));
-            let part = self.readers().read(move |db| {
-                outbox_fetch::fetch(db, &positions, &request, progress)
-            });
+            let part = self
+                .readers()
+                .read(move |db| outbox_fetch::fetch(db, &positions, &request, progress));
             match part.await? {
                 FetchedPart::All { rows, passed, position } => {
                     if !passed.is_empty() || position.is_some() {

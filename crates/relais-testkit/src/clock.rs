@@ -12,6 +12,7 @@ use crate::database::{Database, Dialect};
 const TIMES: &[(&str, &[&str])] = &[
     ("relais_inbox", &["received_at", "next_attempt_at", "processed_at"]),
     ("relais_outbox", &["created_at", "next_attempt_at", "dispatched_at"]),
+    ("relais_waiting", &["due_at"]),
     ("relais_handled", &["processed_at"]),
     ("relais_dead_letter", &["parked_at", "edited_at", "resolved_at"]),
     ("relais_parked_key", &["parked_at"]),

@@ -103,6 +103,8 @@ pub(crate) struct KeyQueues<R> {
     void: HashSet<String>,
     /// Keys whose calls failed as a whole, with the maximum rows of their next call.
     batch_max: HashMap<String, usize>,
+    /// A row that was read is not held any more, and may not be settled: it must be read again.
+    has_given_back: bool,
 }
 
 impl<R: QueueRow> KeyQueues<R> {
@@ -119,6 +121,7 @@ impl<R: QueueRow> KeyQueues<R> {
             alone: None,
             void: HashSet::new(),
             batch_max: HashMap::new(),
+            has_given_back: true,
         }
     }
 
@@ -322,14 +325,30 @@ impl<R: QueueRow> KeyQueues<R> {
             if forgotten {
                 let queue = self.queues.remove(key).unwrap_or_default();
                 self.queued -= queue.len();
-                self.release(queue.iter().map(|dropped| dropped.row.id()));
+                self.give_back(queue.iter().map(|dropped| dropped.row.id()));
             } else {
                 self.ready.push_back(key.to_owned());
             }
         }
     }
 
-    /// Drops rows that are settled, or that are left to a later read.
+    /// Drops rows that are left to a later read.
+    pub(crate) fn give_back(&mut self, ids: impl IntoIterator<Item = i64>) {
+        self.has_given_back = true;
+        self.release(ids);
+    }
+
+    /// Notes that a row which was read is not held, and may not be settled.
+    pub(crate) fn note_given_back(&mut self) {
+        self.has_given_back = true;
+    }
+
+    /// Returns whether rows were given back since the last call.
+    pub(crate) fn take_given_back(&mut self) -> bool {
+        std::mem::take(&mut self.has_given_back)
+    }
+
+    /// Drops rows that are settled.
     pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = i64>) {
         for id in ids {
             if let Some((_, bytes)) = self.held.remove(&id) {
@@ -349,7 +368,7 @@ impl<R: QueueRow> KeyQueues<R> {
     /// Drops every queued row; rows in flight stay.
     pub(crate) fn drop_queued(&mut self) {
         for (key, queue) in std::mem::take(&mut self.queues) {
-            self.release(queue.iter().map(|entry| entry.row.id()));
+            self.give_back(queue.iter().map(|entry| entry.row.id()));
             self.void.insert(key);
         }
         self.ready.clear();
@@ -377,7 +396,9 @@ impl<R: QueueRow> KeyQueues<R> {
             !queue.is_empty()
         });
         self.queued -= dropped.len();
-        self.release(dropped);
+        if !dropped.is_empty() {
+            self.give_back(dropped);
+        }
         let Self { queues, ready, busy, .. } = self;
         ready.retain(|key| queues.contains_key(key));
         self.behind = busy.iter().filter_map(|key| queues.get(key)).map(VecDeque::len).sum();

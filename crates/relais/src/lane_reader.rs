@@ -12,7 +12,7 @@ use relais_core::{
     outbox::OutboxRow,
     publisher::Batching,
     quarantine::Treatment,
-    store::{Fetch, Payloads, RowMark, Store, StoreError, StoreFuture},
+    store::{Fetch, KeptRows, Payloads, RowMark, Store, StoreError, StoreFuture},
 };
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -132,7 +132,7 @@ impl<R: QueueRow> LaneReader<R> {
             skip_ids: self.queues.ids(),
             limit: room,
             payloads: Payloads::UpTo(bytes),
-            reread: true,
+            kept: if self.queues.take_given_back() { KeptRows::FromNow } else { KeptRows::All },
         })
     }
 
@@ -145,13 +145,14 @@ impl<R: QueueRow> LaneReader<R> {
     ) -> Result<usize, StoreError> {
         // Until the end is reached there may be more.
         self.read_wanted = true;
-        let rows = rows?;
+        let rows = rows.inspect_err(|_| self.queues.note_given_back())?;
         let bytes: usize = rows.iter().map(QueueRow::bytes).sum();
         let bytes_max = fetch.payloads.bytes().unwrap_or(usize::MAX);
         let cut = rows.len() >= fetch.limit || bytes >= bytes_max;
         let entries = self.with_lanes(rows, &fetch.lanes);
         let (mut entries, unknown) = self.split_unknown(entries);
-        let freed = self.assess(&mut entries, &fetch.lanes, cut).await?;
+        let freed = self.assess(&mut entries, &fetch.lanes, cut).await;
+        let freed = freed.inspect_err(|_| self.queues.note_given_back())?;
         entries.extend(unknown);
         entries.sort_unstable_by_key(|entry| entry.row.id());
         self.read_wanted = self.woken || cut || freed || !fetch.skip_keys.is_empty();
@@ -160,6 +161,7 @@ impl<R: QueueRow> LaneReader<R> {
         for entry in entries {
             if self.queues.is_void(entry.row.key()) || self.queues.is_full(entry.row.key()) {
                 // It stays in the store, behind the earlier rows of its key.
+                self.queues.note_given_back();
                 self.read_wanted = true;
             } else {
                 self.queues.offer(entry);

@@ -228,7 +228,7 @@ impl Relay {
                 let due = Instant::now().checked_add(*pause);
                 self.retry_at = [self.retry_at, due].into_iter().flatten().min();
             }
-            OutboxFate::Untouched => self.reader.queues.release([row.id]),
+            OutboxFate::Untouched => self.reader.queues.give_back([row.id]),
             OutboxFate::Dispatched | OutboxFate::Dead { .. } => {}
         }
         if fate != OutboxFate::Dispatched {

@@ -66,7 +66,8 @@ pub(crate) fn killer(database: Database) {
     assert_eq!(harness.base.texts(held).len(), MEMBERS);
     harness.base.execute(
         "UPDATE relais_outbox SET next_attempt_at = '2000-01-01T00:00:00.000Z' \
-         WHERE error_code = 'QUARANTINED'",
+         WHERE error_code = 'QUARANTINED'; \
+         UPDATE relais_waiting SET due_at = '2000-01-01T00:00:00.000Z' WHERE due_at IS NOT NULL",
     );
     harness.until("all others are sent", |harness| {
         harness.base.outbox("DISPATCHED") == MEMBERS - 1 && harness.base.outbox("FAILED") == 1

@@ -319,6 +319,7 @@ pub async fn a_settlement_in_flight_and_a_take_over_never_both_win(f: &dyn Fixtu
         race(f, &worker, held, settle).await;
         worker.leave().await;
         f.run("DELETE FROM relais_parked_key").await;
+        f.run("DELETE FROM relais_waiting").await;
         f.run("DELETE FROM relais_outbox").await;
     }
 }

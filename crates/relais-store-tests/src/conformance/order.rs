@@ -84,15 +84,12 @@ pub async fn a_due_row_goes_before_its_followers(f: &dyn Fixture) {
 
 pub async fn a_due_row_waits_behind_an_earlier_one_that_is_not(f: &dyn Fixture) {
     let ids = enqueue(f, &["a", "a", "b"]).await;
-    let future = f.future();
-    let past = f.past();
-    for (id, at) in [(ids[0], future), (ids[1], past)] {
-        f.run(&format!(
-            "UPDATE relais_outbox SET attempts = 1, next_attempt_at = {at} WHERE id = {id}"
-        ))
-        .await;
-    }
     let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(2).await;
+    let fates = rows.iter().map(|row| worker.outbox_fate(row, retry_later()));
+    assert_eq!(worker.settle_all(fates.collect()).await, all(2));
+    let past = f.past();
+    f.run(&format!("UPDATE relais_waiting SET due_at = {past} WHERE id = {}", ids[1])).await;
     assert_eq!(worker.pending_ids().await, [ids[2]]);
     make_due(f, "relais_outbox").await;
     assert_eq!(worker.pending_ids().await[0], ids[0]);

@@ -411,6 +411,8 @@ pub async fn destinations_with_fresh_or_due_rows_have_work(f: &dyn Fixture) {
         assert!(found.arrivals.is_empty());
         found.destinations.into_iter().collect::<BTreeSet<_>>()
     };
+    // A worker that meets a delayed row notes its time.
+    assert!(Worker::outbox(f, "later", "w").await.pending(9).await.is_empty());
     assert_eq!(search().await, BTreeSet::from(["due".to_owned(), "fresh".to_owned()]));
     let worker = Worker::outbox(f, "fresh", "w").await;
     for _ in 0..2 {

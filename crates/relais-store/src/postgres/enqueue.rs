@@ -44,11 +44,24 @@ pub(super) const ENQUEUED_SQL: &str = sql!("enqueued");
 /// Most rows of one statement; longer batches take several.
 pub(super) const ENQUEUE_MAX: usize = 1_000;
 
+/// Refuses messages without a destination. The table has no check for it: that would cost each send.
+pub(super) fn check(messages: &[&NewMessage]) -> Result<(), Failure> {
+    match messages.iter().find(|message| message.destination.is_empty()) {
+        None => Ok(()),
+        Some(message) => Err(StoreError::invalid(format!(
+            "cannot send {}: it has no destination; name one",
+            message.event_type
+        ))
+        .into()),
+    }
+}
+
 /// Writes messages; their ids, in order. Two round trips only if some were there before.
 pub(super) async fn enqueue<C: GenericClient>(
     client: &C,
     messages: &[&NewMessage],
 ) -> Result<Vec<i64>, Failure> {
+    check(messages)?;
     let mut ids = Vec::with_capacity(messages.len());
     if let [message] = messages {
         ids.push(enqueue_one(client, message).await?);

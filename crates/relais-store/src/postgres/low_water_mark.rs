@@ -48,7 +48,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais_core::lane::{LANES, OwnedLane, Scope};
+use relais_core::{
+    lane::{LANES, OwnedLane, Scope},
+    store::KeptRows,
+};
 use tokio_postgres::Row;
 
 use super::row::{Micros, Read};
@@ -83,6 +86,8 @@ pub(super) struct Plan {
     pub(super) lowest: Option<i64>,
     /// Ask then for the lowest fresh row of all lanes above this id, the position.
     pub(super) position: Option<i64>,
+    /// The worker keeps the rows.
+    is_kept: bool,
     generation: u64,
 }
 
@@ -98,8 +103,7 @@ impl Plan {
 pub(super) struct WalkStart {
     /// The position of the destination; `None` for an inbox.
     pub(super) position: Option<i64>,
-    /// Rows that were returned before and are not held any more may be fresh.
-    pub(super) reread: bool,
+    pub(super) kept: KeptRows,
 }
 
 /// The answers to the questions of a [`Plan`].
@@ -182,12 +186,19 @@ impl Marks {
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let from = start.position.unwrap_or(0);
         if marks.len() >= SCOPES_MAX && !marks.contains_key(scope) {
-            return Plan { from, ask: None, lowest: None, position: None, generation: 0 };
+            return Plan {
+                from,
+                ask: None,
+                lowest: None,
+                position: None,
+                is_kept: false,
+                generation: 0,
+            };
         }
         let now = Instant::now();
         let new = || Mark::new(now, start.position);
         let mark = marks.entry(scope.to_owned()).or_insert_with(new);
-        mark.begin(lanes, now, start.reread)
+        mark.begin(lanes, now, start.kept)
     }
 
     /// Returns the position of a destination as last read; `None` if it has no mark.
@@ -336,15 +347,16 @@ impl Mark {
         }
     }
 
-    fn begin(&mut self, lanes: &[OwnedLane], now: Instant, reread: bool) -> Plan {
+    fn begin(&mut self, lanes: &[OwnedLane], now: Instant, kept: KeptRows) -> Plan {
         let lanes: Vec<_> = lanes.iter().map(|lane| (lane.lane, lane.epoch)).collect();
         if lanes != self.lanes {
             self.lanes = lanes;
             self.reset();
         }
-        if reread {
+        if kept == KeptRows::FromNow {
             self.ahead = 0;
         }
+        let at = if kept == KeptRows::All { self.at.max(self.ahead) } else { self.at };
         let look_below = now.duration_since(self.looked_below) >= LOOK_BELOW_EVERY;
         if look_below {
             self.looked_below = now;
@@ -367,10 +379,11 @@ impl Mark {
         // With each full batch, so that the next one starts behind it.
         let ask = ask_lowest || self.has_position && self.full && !look_below;
         Plan {
-            from: if look_below { self.base } else { self.at.max(self.ahead) },
+            from: if look_below { self.base } else { at },
             ask: ask.then_some(self.highest),
             lowest: ask_lowest.then_some(self.at),
             position: moves_position.then_some(self.base),
+            is_kept: kept != KeptRows::None,
             generation: self.generation,
         }
     }
@@ -393,7 +406,7 @@ impl Mark {
             self.reset();
         } else if let (Some(highest), Some(answer)) = (plan.ask, found.answer) {
             self.advance(highest, answer, plan);
-            if let Some(complete) = found.complete_to {
+            if let Some(complete) = found.complete_to.filter(|_| plan.is_kept) {
                 self.ahead = self.ahead.max(complete.min(self.decided));
             }
         }
@@ -482,7 +495,7 @@ mod tests {
 
         fn fetch(&mut self, ids: &[i64], writers: &[&str], lowest: Option<i64>) -> Plan {
             self.now += ASK_EVERY;
-            let plan = self.mark.begin(&LANES, self.now, true);
+            let plan = self.mark.begin(&LANES, self.now, KeptRows::None);
             let seen: Vec<_> = ids.iter().map(|&id| SeenRow { id, fresh: true }).collect();
             let writers = writers.iter().map(|&w| w.to_owned()).collect();
             let answer = plan.ask.map(|_| MarkAnswer {
@@ -526,7 +539,7 @@ mod tests {
         let mut check = Check::new();
         let mut ask = |highest, writers: &[&str], lowest| {
             check.now += ASK_EVERY;
-            let plan = check.mark.begin(&LANES, check.now, true);
+            let plan = check.mark.begin(&LANES, check.now, KeptRows::None);
             assert!(plan.ask.is_some(), "while keys are parked, it asks");
             let writers = writers.iter().map(|&w| w.to_owned()).collect();
             let answer =
@@ -560,7 +573,11 @@ mod tests {
         check.fetch(&[5], &[], None);
         check.fetch(&[], &[], None);
         let taken_again = [OwnedLane { epoch: 2, ..LANES[0] }];
-        assert_eq!(check.mark.begin(&taken_again, check.now, true).from, 0, "another epoch");
+        assert_eq!(
+            check.mark.begin(&taken_again, check.now, KeptRows::None).from,
+            0,
+            "another epoch"
+        );
     }
 
     #[test]
@@ -568,7 +585,7 @@ mod tests {
         let mut check = Check::new();
         check.fetch(&[5], &[], None);
         check.now += ASK_EVERY;
-        let plan = check.mark.begin(&LANES, check.now, true);
+        let plan = check.mark.begin(&LANES, check.now, KeptRows::None);
         check.mark.reset();
         let answer = Some(MarkAnswer {
             parked: false,
@@ -586,12 +603,12 @@ mod tests {
         let mut check = Check::new();
         check.fetch(&[5], &[], None);
         check.fetch(&[], &[], None);
-        let plan = check.mark.begin(&LANES, check.now, true);
+        let plan = check.mark.begin(&LANES, check.now, KeptRows::None);
         assert_eq!(plan.from, 5);
         let rows = vec![SeenRow { id: 6, fresh: true }];
         let verdict = check.mark.end(plan, findings(rows, 8, None));
         assert_eq!(verdict, FetchVerdict::Again);
-        assert_eq!(check.mark.begin(&LANES, check.now, true).from, 0);
+        assert_eq!(check.mark.begin(&LANES, check.now, KeptRows::None).from, 0);
     }
 
     #[test]
@@ -600,7 +617,7 @@ mod tests {
         check.fetch(&[5], &[], None);
         check.fetch(&[], &[], None);
         check.now += LOOK_BELOW_EVERY;
-        assert_eq!(check.mark.begin(&LANES, check.now, true).from, 0);
-        assert_eq!(check.mark.begin(&LANES, check.now, true).from, 5);
+        assert_eq!(check.mark.begin(&LANES, check.now, KeptRows::None).from, 0);
+        assert_eq!(check.mark.begin(&LANES, check.now, KeptRows::None).from, 5);
     }
 }

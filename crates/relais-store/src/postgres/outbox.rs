@@ -49,7 +49,7 @@ pub(super) async fn fetch(
             Some(position) => position,
             None => position(client, destination).await?,
         };
-        let start = WalkStart { position: Some(position), reread: fetch.reread };
+        let start = WalkStart { position: Some(position), kept: fetch.kept };
         let plan = marks.begin(&scope, &fetch.lanes, start);
         let result = walk(client, destination, fetch, plan).await;
         let (rows, found) = result.inspect_err(|_| marks.forget(&scope))?;

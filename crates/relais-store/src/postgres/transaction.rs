@@ -142,6 +142,7 @@ mod sqlx_connection {
         messages: &[NewMessage],
     ) -> Result<Vec<i64>, Failure> {
         let messages: Vec<_> = messages.iter().collect();
+        enqueue::check(&messages)?;
         let mut ids = Vec::with_capacity(messages.len());
         if let [message] = messages[..] {
             ids.push(write_one(connection, message).await?);

@@ -144,9 +144,8 @@ pub(super) struct OwnedEpochs(BTreeMap<i16, i64>);
 impl OwnedEpochs {
     pub(super) fn read(tx: &Transaction<'_>, fence: &Fence) -> Result<Self, StoreError> {
         let params = (fence.scope.to_string(), &fence.worker);
-        let lanes = all(tx, include_str!("sql/owned_lanes.sql"), params, |c| {
-            (c.lane(0), c.integer(1))
-        })?;
+        let lanes =
+            all(tx, include_str!("sql/owned_lanes.sql"), params, |c| (c.lane(0), c.integer(1)))?;
         Ok(Self(lanes.into_iter().collect()))
     }
 

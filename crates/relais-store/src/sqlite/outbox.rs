@@ -74,8 +74,7 @@ fn settle_failed(
 ) -> Result<u64, StoreError> {
     let wait = |attempts: Option<u32>, pause: Duration, problem: &Problem, lost_workers: u32| {
         let Problem { code, message } = problem;
-        let params =
-            (id, destination, lane, attempts, millis(pause), code, message, lost_workers);
+        let params = (id, destination, lane, attempts, millis(pause), code, message, lost_workers);
         change(tx, include_str!("sql/retry_outbox.sql"), params)
     };
     match fate {

@@ -53,6 +53,9 @@ pub(super) fn fetch(
     let destination = destination(&fetch.scope)?;
     let state = OutboxObstacles::read(&snapshot, destination)?;
     let lanes = lane_bits(&fetch.lanes);
+    if lanes == 0 || fetch.limit == 0 {
+        return Ok(FetchedPart::All { rows: Vec::new(), passed: Vec::new(), position: None });
+    }
     let from = positions.start(destination, lanes, state.position);
     let mut search = OutboxSearch {
         db: &snapshot,
@@ -105,7 +108,6 @@ pub(super) fn pass(
     if let Some(position) = position {
         change(tx, include_str!("sql/advance_position.sql"), (destination, position))?;
     }
-    crate::fail_point!("pass_outbox.before_commit");
     Ok(waiting == passed.len() as u64)
 }
 
@@ -178,7 +180,11 @@ impl OutboxSearch<'_> {
             if self.skip_ids.contains(&id) || self.skip_keys.contains(&*key) {
                 continue;
             }
-            if cells.flag(2) || self.is_blocked(id, &key)? {
+            let delay = cells.integer(3);
+            if delay > 1 {
+                self.hold(id, &key)?;
+            }
+            if delay > 0 || self.is_blocked(id, &key)? {
                 self.passed.push(id);
                 if self.passed.len() == PASSED_MAX {
                     self.progress.walked_to = Some(id);
@@ -186,7 +192,7 @@ impl OutboxSearch<'_> {
                 }
                 continue;
             }
-            let bytes = cells.size(3);
+            let bytes = cells.size(2);
             self.progress.found.insert(id, (lane, bytes));
             self.progress.fresh += 1;
             self.progress.bytes = self.progress.bytes.saturating_add(bytes);
@@ -217,10 +223,23 @@ impl OutboxSearch<'_> {
     }
 
     fn is_blocked(&mut self, id: i64, key: &str) -> Result<bool, StoreError> {
-        if !self.state.has_waiting && !self.state.has_parked {
+        if !self.state.has_waiting && !self.state.has_parked && self.keys.is_empty() {
             return Ok(false);
         }
-        let obstacles = match self.keys.get(key) {
+        let KeyObstacles { first_holder, is_parked } = self.obstacles(key)?;
+        Ok(is_parked || first_holder.is_some_and(|holder| holder < id))
+    }
+
+    /// Blocks later rows of a key behind a row that is passed.
+    fn hold(&mut self, id: i64, key: &str) -> Result<(), StoreError> {
+        let mut obstacles = self.obstacles(key)?;
+        obstacles.first_holder = Some(obstacles.first_holder.map_or(id, |holder| holder.min(id)));
+        self.keys.insert(key.to_owned(), obstacles);
+        Ok(())
+    }
+
+    fn obstacles(&mut self, key: &str) -> Result<KeyObstacles, StoreError> {
+        Ok(match self.keys.get(key) {
             Some(obstacles) => *obstacles,
             None => {
                 let sql = include_str!("sql/key_obstacles.sql");
@@ -232,8 +251,7 @@ impl OutboxSearch<'_> {
                 self.keys.insert(key.to_owned(), found);
                 found
             }
-        };
-        Ok(obstacles.is_parked || obstacles.first_holder.is_some_and(|holder| holder < id))
+        })
     }
 
     /// Reads the rows that were found: the first ones, up to the limit of rows and bytes.

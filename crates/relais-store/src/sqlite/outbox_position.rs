@@ -71,25 +71,31 @@ impl OutboxPositions {
         }
     }
 
+    fn of_all_lanes(&self, destination: &str) -> i64 {
+        self.positions().get(destination).map_or(0, |position| position.at)
+    }
+
     /// Notes that the lanes have no fresh row up to an id.
     pub(super) fn note_lanes(&self, destination: &str, lanes: i64, at: i64) {
         self.change(destination, |position| position.of_lanes = (lanes, at));
     }
 
-    /// Advances the position of a destination in a snapshot; returns whether it has fresh rows.
+    /// Advances the position of a destination in a snapshot; returns whether it has fresh rows to send.
     pub(super) fn advance(
         &self,
         db: &Connection,
         destination: &str,
         state: OutboxObstacles,
     ) -> Result<bool, StoreError> {
-        let from = self.start(destination, 0, state.position);
-        let params = (destination, from, state.has_waiting);
-        let fresh =
-            first(db, include_str!("sql/first_fresh.sql"), params, |c| c.integer(0))?;
+        let from = self.of_all_lanes(destination).max(state.position);
+        let first_fresh = |without_delay: bool| {
+            let params = (destination, from, state.has_waiting, without_delay);
+            first(db, include_str!("sql/first_fresh.sql"), params, |c| c.integer(0))
+        };
+        let fresh = first_fresh(false)?;
         let at = fresh.map_or(state.highest, |id| id - 1).max(from);
         self.change(destination, |position| position.at = position.at.max(at));
-        Ok(fresh.is_some())
+        Ok(fresh.is_some() && first_fresh(true)?.is_some())
     }
 
     /// Returns the id up to which the lanes of the last fetch have no fresh row.

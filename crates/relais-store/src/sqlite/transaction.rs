@@ -80,8 +80,8 @@ fn enqueue_one(db: &Connection, message: &NewMessage) -> Result<i64, StoreError>
         message.causation_id,
         message.correlation_id,
     ];
-    if let Some(id) = first(db, ENQUEUE_SQL, params, |c| c.integer(0))? {
-        return Ok(id);
+    if change(db, include_str!("sql/enqueue_row.sql"), params)? == 1 {
+        return Ok(db.last_insert_rowid());
     }
     let NewMessage { destination, event_type, msg_key, payload, .. } = message;
     let params = (message_id, destination, event_type, msg_key, payload);

@@ -118,6 +118,9 @@ CREATE TABLE relais_dead_letter (
 
 CREATE INDEX relais_dead_letter_age ON relais_dead_letter (parked_at, id);
 
+CREATE INDEX relais_dead_letter_failed ON relais_dead_letter (origin, origin_id)
+    WHERE resolved_at IS NULL OR resolution = 'discarded';
+
 CREATE INDEX relais_dead_letter_key ON relais_dead_letter (msg_key) WHERE resolved_at IS NULL;
 
 CREATE INDEX relais_dead_letter_message ON relais_dead_letter (message_id);
@@ -223,7 +226,7 @@ BEGIN
     UPDATE relais_outbox SET msg_key = NEW.aggregate_id WHERE id = NEW.id;
 END;
 
-CREATE TABLE relais_outbox (
+CREATE TABLE "relais_outbox" (
     id              INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id > 0),
     -- One UUID is one message however its letters are written.
     message_id      TEXT NOT NULL COLLATE NOCASE DEFAULT (lower(
@@ -233,28 +236,19 @@ CREATE TABLE relais_outbox (
                         || '-' || hex(randomblob(6))))
                     CONSTRAINT relais_outbox_message_is_uuid
                     CHECK (message_id GLOB '????????-????-????-????-????????????'
-                           AND replace(message_id, '-', '') NOT GLOB '*[^0-9a-fA-F]*'
+                           AND message_id NOT GLOB '*[^0-9a-fA-F-]*'
                            AND length(replace(message_id, '-', '')) = 32),
-    category        TEXT NOT NULL DEFAULT 'event' CHECK (category IN ('event', 'command', 'reply')),
-    aggregate_type  TEXT NOT NULL,
-    aggregate_id    TEXT NOT NULL,
-    event_type      TEXT NOT NULL,
-    event_version   INTEGER NOT NULL DEFAULT 1,
-    payload         TEXT NOT NULL CHECK (json_valid(payload)),
-    headers         TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(headers))
-                    CONSTRAINT relais_outbox_headers_are_an_object
-                    CHECK (NOT json_valid(headers) OR json_type(headers) = 'object'),
     destination     TEXT NOT NULL CHECK (destination <> ''),
     -- Filled by the trigger below when a writer gives none; never NULL once the INSERT is over.
     msg_key         TEXT,
+    -- Computed when it is read.
     lane            INTEGER GENERATED ALWAYS AS ((
                         coalesce(unicode(substr(msg_key, -1, 1)), 0)
                         + 7 * coalesce(unicode(substr(msg_key, -2, 1)), 0)
                         + 31 * coalesce(unicode(substr(msg_key, -3, 1)), 0)
                         + 61 * coalesce(unicode(substr(msg_key, -4, 1)), 0)
                         + 13 * coalesce(unicode(substr(msg_key, 1, 1)), 0)
-                        + 3 * length(msg_key)) % 64) STORED,
-    created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+                        + 3 * length(msg_key)) % 64) VIRTUAL,
     status          TEXT NOT NULL DEFAULT 'PENDING'
                     CONSTRAINT relais_outbox_status
                     CHECK (status IN ('PENDING', 'DISPATCHED', 'FAILED')),
@@ -263,31 +257,37 @@ CREATE TABLE relais_outbox (
     lost_workers    INTEGER NOT NULL DEFAULT 0,
     next_attempt_at TEXT
                     CHECK (next_attempt_at GLOB '[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:*Z'),
+    created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     dispatched_at   TEXT,
+    category        TEXT NOT NULL DEFAULT 'event' CHECK (category IN ('event', 'command', 'reply')),
+    aggregate_type  TEXT NOT NULL,
+    aggregate_id    TEXT NOT NULL,
+    event_type      TEXT NOT NULL,
+    event_version   INTEGER NOT NULL DEFAULT 1,
     job_id          TEXT,
     causation_id    TEXT,
     correlation_id  TEXT,
+    -- The adopted table of a copied row, and the primary key of the row there, as text.
+    adopted_by      TEXT,
+    adopted_key     TEXT,
     error_code      TEXT CHECK (length(error_code) <= 200),
-    error_message   TEXT CHECK (length(error_message) <= 2000), adopted_by TEXT, adopted_key TEXT,
+    error_message   TEXT CHECK (length(error_message) <= 2000),
+    headers         TEXT NOT NULL DEFAULT '{}'
+                    CONSTRAINT relais_outbox_headers_are_an_object
+                    CHECK (headers = '{}' OR json_valid(headers) AND json_type(headers) = 'object'),
+    -- A settlement does not change it, so SQLite does not check it again.
+    payload         TEXT NOT NULL CHECK (json_valid(payload)),
     CONSTRAINT relais_outbox_message UNIQUE (message_id, destination)
 ) STRICT;
 
 CREATE INDEX relais_outbox_cause ON relais_outbox (causation_id) WHERE causation_id IS NOT NULL;
 
-CREATE INDEX relais_outbox_due ON relais_outbox (destination, next_attempt_at)
-    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL;
+CREATE INDEX relais_outbox_destination ON relais_outbox (destination);
 
-CREATE INDEX relais_outbox_failed ON relais_outbox (id) WHERE status = 'FAILED';
-
-CREATE INDEX relais_outbox_fresh ON relais_outbox (destination, id)
-    WHERE status = 'PENDING' AND next_attempt_at IS NULL;
-
-CREATE INDEX relais_outbox_held ON relais_outbox (destination, msg_key, id)
-    WHERE status = 'PENDING' AND next_attempt_at IS NOT NULL
-      AND (attempts > 0 OR job_id IS NOT NULL OR error_code IS NOT NULL);
-
-CREATE INDEX relais_outbox_job ON relais_outbox (job_id, id)
-    WHERE status = 'PENDING' AND job_id IS NOT NULL;
+CREATE TABLE relais_outbox_position (
+    destination TEXT PRIMARY KEY NOT NULL,
+    position    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE relais_parked_key (
     origin         TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox')),
@@ -383,6 +383,24 @@ CREATE TABLE relais_version (
     version        INTEGER NOT NULL,
     PRIMARY KEY (aggregate_type, aggregate_id)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE relais_waiting (
+    -- The id of the outbox row.
+    id          INTEGER PRIMARY KEY,
+    destination TEXT NOT NULL,
+    msg_key     TEXT NOT NULL,
+    -- When it can be sent; NULL behind an obstacle, and in a bulk job.
+    due_at      TEXT,
+    -- Whether later rows of its key wait for it. They do not wait for a row that was sent with a delay.
+    holds_key   INTEGER NOT NULL CHECK (holds_key IN (0, 1)),
+    job_id      TEXT
+) STRICT;
+
+CREATE INDEX relais_waiting_due ON relais_waiting (destination, due_at) WHERE due_at IS NOT NULL;
+
+CREATE INDEX relais_waiting_job ON relais_waiting (job_id) WHERE job_id IS NOT NULL;
+
+CREATE INDEX relais_waiting_key ON relais_waiting (destination, msg_key);
 
 CREATE TABLE relais_worker (
     scope      TEXT NOT NULL,

@@ -393,9 +393,6 @@ async fn rows_that_come_while_a_key_is_freed_are_not_left_behind() {
     let Some(bed) = Bed::new().await else { return };
     let lanes = bed.lanes().await;
     park(&bed, &lanes, "k").await;
-    let behind = bed.send("k").await;
-    assert!(bed.ids(&lanes).await.is_empty(), "parked");
-    assert_eq!(bed.count("relais_waiting WHERE due_at IS NULL").await, 1, "passed");
     let mut person = bed.schema.client().await;
     let discard = person.transaction().await.unwrap();
     for statement in [
@@ -406,12 +403,10 @@ async fn rows_that_come_while_a_key_is_freed_are_not_left_behind() {
     }
     let late = bed.send("k").await;
     assert!(bed.ids(&lanes).await.is_empty(), "not committed");
+    assert_eq!(bed.count("relais_waiting").await, 0, "not passed either");
     let release = include_str!("../../src/postgres/sql/release_waiting.sql");
     discard.execute(release, &[&"orders", &vec!["k"]]).await.unwrap();
     discard.commit().await.unwrap();
-    assert_eq!(bed.ids(&lanes).await, [behind]);
-    let rows = bed.fetch(&lanes).await;
-    bed.settle(&rows, &lanes, &OutboxFate::Dispatched).await;
     assert_eq!(bed.ids(&lanes).await, [late]);
 }
 
@@ -523,7 +518,7 @@ async fn buffers_beside(destination: &str, rows: usize) -> Option<i64> {
 }
 
 async fn assert_costs_nothing(destination: &str) {
-    let Some(without) = buffers_beside(destination, 0).await else { return };
+    let Some(without) = buffers_beside(destination, 1).await else { return };
     let with = buffers_beside(destination, MANY).await.unwrap();
     assert!(with * 10 <= without * 12, "{with} buffers instead of {without}");
 }

@@ -129,7 +129,7 @@ async fn a_state_of_a_newer_program_is_refused_and_the_row_stays_as_it_is() {
     let rows = "relais_outbox WHERE category = 'query' AND status = 'PENDING'";
     bed.raw
         .batch_execute(
-            "ALTER TABLE relais_outbox DROP CONSTRAINT relais_outbox_category_check;
+            "ALTER DOMAIN relais_category DROP CONSTRAINT \"category must be event, command or reply\";
              UPDATE relais_outbox SET category = 'query'",
         )
         .await

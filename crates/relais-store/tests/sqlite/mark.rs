@@ -1,13 +1,15 @@
-//! A fetch starts behind the rows that wait for a decision about their key, and misses none.
+//! A fetch starts behind the rows that are settled or wait, and misses none.
+
+use std::time::Duration;
 
 use relais_core::{
     dead_letter::{DeadLetterStore, DecisionAction, DecisionResult, OperatorDecision, Resolution},
     delivery::Problem,
     inspect::InspectExt,
     lane::{Fence, OwnedLane, Scope},
-    outbox::{OutboxFate, OutboxSettlement},
-    query::Filter,
-    store::Store,
+    outbox::{OutboxFate, OutboxRow, OutboxSettlement},
+    query::{CleanupMode, Filter, Retention},
+    store::{Fetch, Store},
 };
 use rusqlite::StatementStatus;
 use uuid::Uuid;
@@ -50,28 +52,178 @@ async fn decide(bed: &Bed, resolution: Resolution) {
     assert_eq!(console.decide(decision).await.unwrap(), DecisionResult::Done);
 }
 
+fn waiting(bed: &Bed) -> i64 {
+    bed.count("relais_waiting")
+}
+
+fn position(bed: &Bed) -> i64 {
+    let sql = "SELECT position FROM relais_outbox_position WHERE destination = ?1";
+    bed.raw().query_row(sql, [DESTINATION], |row| row.get(0)).unwrap()
+}
+
+/// Settles the rows of one fetch as delivered; returns their ids.
+async fn deliver(bed: &Bed, lanes: &[OwnedLane], limit: usize) -> Vec<i64> {
+    let rows = bed.store.fetch_outbox(Fetch::new(scope(), lanes.to_vec(), limit)).await.unwrap();
+    let ids = rows.iter().map(|row| row.id).collect();
+    settle(bed, lanes, &rows, &OutboxFate::Dispatched).await;
+    ids
+}
+
+async fn settle(bed: &Bed, lanes: &[OwnedLane], rows: &[OutboxRow], fate: &OutboxFate) {
+    let epoch = |lane| lanes.iter().find(|owned| owned.lane == lane).unwrap().epoch;
+    let settle = |row: &OutboxRow| {
+        let (id, lane, fate) = (row.id, row.lane, fate.clone());
+        OutboxSettlement { id, lane, epoch: epoch(lane), fate }
+    };
+    let fence = Fence { scope: scope(), worker: "w1".into() };
+    let settled = bed.store.settle_outbox(fence, rows.iter().map(settle).collect()).await.unwrap();
+    assert_eq!(settled.settled, rows.len() as u64);
+}
+
 #[tokio::test]
-async fn rows_behind_a_parked_key_are_passed_and_found_when_the_key_is_free() {
+async fn rows_behind_a_parked_key_are_passed_once_and_found_when_the_key_is_free() {
     for (resolution, again) in [(Resolution::Discarded, false), (Resolution::Retried, true)] {
         let bed = Bed::new().await;
         let lanes = bed.lease(scope(), "w1").await;
         let (first, first_id) = send(&bed, "k").await;
         park(&bed, &lanes, first).await;
         let behind = [send(&bed, "k").await, send(&bed, "k").await];
-        assert!(bed.fetch(&lanes, 10).await.is_empty(), "parked");
+        for _ in 0..2 {
+            assert!(bed.fetch(&lanes, 10).await.is_empty(), "parked");
+            assert_eq!(waiting(&bed), 2);
+        }
         assert_eq!(bed.store.mark(&scope()), behind[1].0, "nothing but parked rows came");
         let (other, other_id) = send(&bed, "other").await;
         let (_, late_id) = send(&bed, "k").await;
         for _ in 0..2 {
             assert_eq!(bed.fetch(&lanes, 10).await, [other_id]);
             assert_eq!(bed.store.mark(&scope()), other - 1, "right below what is not parked");
+            assert_eq!(waiting(&bed), 3);
         }
         decide(&bed, resolution).await;
         let mut open: Vec<Uuid> = again.then_some(first_id).into_iter().collect();
         open.extend([behind[0].1, behind[1].1, other_id, late_id]);
         assert_eq!(bed.fetch(&lanes, 10).await, open);
-        assert_eq!(bed.store.mark(&scope()), 0, "no key is parked any more");
+        let sent = deliver(&bed, &lanes, 10).await;
+        assert_eq!((sent.len(), waiting(&bed)), (open.len(), 0), "a settled row leaves the table");
     }
+}
+
+#[tokio::test]
+async fn an_ordinary_fetch_writes_nothing() {
+    let bed = Bed::new().await;
+    let lanes = bed.lease(scope(), "w1").await;
+    send(&bed, "a").await;
+    send(&bed, "b").await;
+    bed.fetch(&lanes, 10).await;
+    let raw = bed.raw();
+    let version = || raw.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)).unwrap();
+    let before = version();
+    assert_eq!(bed.fetch(&lanes, 10).await.len(), 2);
+    assert_eq!(version(), before);
+}
+
+#[tokio::test]
+async fn a_restart_begins_at_the_stored_position() {
+    let bed = Bed::new().await;
+    let lanes = bed.lease(scope(), "w1").await;
+    fill(&bed, DESTINATION, "'k-' || i", 50);
+    assert_eq!(deliver(&bed, &lanes, 100).await.len(), 50);
+    let (fresh, _) = send(&bed, "next").await;
+    let again = bed.second().await;
+    let fetch = Fetch::new(scope(), lanes.clone(), 10);
+    assert_eq!(again.fetch_outbox(fetch).await.unwrap().len(), 1);
+    assert_eq!(position(&bed), fresh - 1);
+    bed.raw().execute_batch("UPDATE relais_outbox SET status = 'PENDING' WHERE id <= 50").unwrap();
+    let fetch = Fetch::new(scope(), lanes, 10);
+    let rows = bed.second().await.fetch_outbox(fetch).await.unwrap();
+    assert_eq!(rows.len(), 1, "history is not read");
+}
+
+#[tokio::test]
+async fn more_rows_than_one_write_passes_are_passed_by_one_fetch() {
+    let bed = Bed::new().await;
+    let lanes = bed.lease(scope(), "w1").await;
+    let (first, _) = send(&bed, "k").await;
+    park(&bed, &lanes, first).await;
+    let (_, before) = send(&bed, "before").await;
+    fill(&bed, DESTINATION, "'k'", 4_500);
+    let (_, after) = send(&bed, "after").await;
+    assert_eq!(bed.fetch(&lanes, 10).await, [before, after]);
+    assert_eq!(waiting(&bed), 4_500);
+    decide(&bed, Resolution::Discarded).await;
+    let mut sent = Vec::new();
+    loop {
+        let ids = deliver(&bed, &lanes, 1_000).await;
+        if ids.is_empty() {
+            break;
+        }
+        sent.extend(ids);
+    }
+    // `before` and `after` are sent with the first of them.
+    let of_key: Vec<_> = sent.iter().filter(|id| !(2..=2).contains(*id) && **id != 4_503).collect();
+    assert_eq!((of_key.len(), waiting(&bed)), (4_500, 0));
+    assert!(of_key.is_sorted(), "in order, also across the parts in which they become due");
+}
+
+#[tokio::test]
+async fn a_retry_holds_rows_that_were_due_behind_it() {
+    let bed = Bed::new().await;
+    let lanes = bed.lease(scope(), "w1").await;
+    let (first, _) = send(&bed, "k").await;
+    park(&bed, &lanes, first).await;
+    fill(&bed, DESTINATION, "'k'", 3);
+    assert!(bed.fetch(&lanes, 10).await.is_empty());
+    decide(&bed, Resolution::Discarded).await;
+    let rows = bed.store.fetch_outbox(Fetch::new(scope(), lanes.clone(), 10)).await.unwrap();
+    assert_eq!(rows.len(), 3);
+    let (pause, problem) = (Duration::from_secs(60), Problem::new("HTTP_500", "no"));
+    let retry = OutboxFate::Retry { attempts: 1, pause, problem };
+    settle(&bed, &lanes, &rows[..1], &retry).await;
+    assert!(bed.fetch(&lanes, 10).await.is_empty());
+    assert_eq!(bed.count("relais_waiting WHERE due_at IS NULL"), 2, "not read while it waits");
+    let past =
+        "UPDATE relais_waiting SET due_at = '2000-01-01T00:00:00.000Z' WHERE due_at IS NOT NULL";
+    bed.raw().execute_batch(past).unwrap();
+    assert_eq!(deliver(&bed, &lanes, 10).await, [rows[0].id]);
+    assert_eq!(deliver(&bed, &lanes, 10).await, [rows[1].id, rows[2].id]);
+}
+
+async fn clean_up(bed: &Bed) {
+    let mode = CleanupMode::Remove { rows_max: 100 };
+    bed.store.cleanup(Retention::default(), mode).await.unwrap();
+}
+
+#[tokio::test]
+async fn clean_up_finds_rows_that_were_changed_by_hand() {
+    let bed = Bed::new().await;
+    let lanes = bed.lease(scope(), "w1").await;
+    for key in ["a", "b", "c", "c"] {
+        send(&bed, key).await;
+    }
+    let rows = bed.store.fetch_outbox(Fetch::new(scope(), lanes.clone(), 10)).await.unwrap();
+    let (pause, problem) = (Duration::from_secs(60), Problem::new("HTTP_500", "no"));
+    let retry = OutboxFate::Retry { attempts: 1, pause, problem };
+    settle(&bed, &lanes, &rows[..1], &OutboxFate::Dispatched).await;
+    settle(&bed, &lanes, &rows[1..3], &retry).await;
+    bed.fetch(&lanes, 10).await;
+    let later = bed.second().await;
+    assert!(later.fetch_outbox(Fetch::new(scope(), lanes.clone(), 10)).await.unwrap().is_empty());
+    assert_eq!((position(&bed), waiting(&bed)), (rows[3].id, 3));
+    // Sent again, due earlier, and delivered by other means.
+    bed.raw()
+        .execute_batch(
+            "UPDATE relais_outbox SET status = 'PENDING' WHERE msg_key = 'a';
+             UPDATE relais_outbox SET next_attempt_at = '2000-01-01T00:00:00.000Z' WHERE msg_key = 'b';
+             UPDATE relais_outbox SET status = 'DISPATCHED' WHERE id = 3",
+        )
+        .unwrap();
+    assert!(bed.fetch(&lanes, 10).await.is_empty());
+    clean_up(&bed).await;
+    assert_eq!(deliver(&bed, &lanes, 10).await, [rows[0].id, rows[1].id, rows[3].id]);
+    assert_eq!(waiting(&bed), 0);
+    clean_up(&bed).await;
+    assert!(bed.fetch(&lanes, 10).await.is_empty());
 }
 
 #[tokio::test]
@@ -102,11 +254,10 @@ fn fill(bed: &Bed, destination: &str, key: &str, rows: usize) {
 /// Steps of SQLite that a fetch of many keys takes, from the mark on.
 fn steps(bed: &Bed) -> i32 {
     let db = bed.raw();
-    let mut fetch = db.prepare(include_str!("../../src/sqlite/sql/fetch_outbox.sql")).unwrap();
-    let (all_lanes, bytes) = (-1, 1_000_000);
-    let values = (DESTINATION, all_lanes, 100, "[]", "[]", bytes, bed.store.mark(&scope()));
-    assert_eq!(fetch.query_map(values, |_| Ok(())).unwrap().count(), 100);
-    fetch.get_status(StatementStatus::VmStep)
+    let mut walk = db.prepare(include_str!("../../src/sqlite/sql/fetch_outbox.sql")).unwrap();
+    let values = (DESTINATION, bed.store.mark(&scope()), true);
+    assert_eq!(walk.query_map(values, |_| Ok(())).unwrap().take(100).count(), 100);
+    walk.get_status(StatementStatus::VmStep)
 }
 
 /// The same beside this number of rows of a parked key, or of another destination.

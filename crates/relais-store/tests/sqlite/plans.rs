@@ -116,6 +116,7 @@ async fn settling_goes_straight_to_the_row() {
         sql!("bulk_rows"),
         sql!("read_outbox"),
         sql!("lane_of_row"),
+        sql!("pass_outbox"),
         sql!("key_obstacles"),
         sql!("enter_waiting"),
         sql!("leave_waiting"),

@@ -11,7 +11,7 @@ use relais_core::{
     inspect::{Inspect, InspectExt},
     lane::Scope,
     query::Filter,
-    store::{Store, StoreError},
+    store::{Fetch, Store, StoreError},
 };
 use relais_store::{
     SCHEMA_VERSION, Script,
@@ -273,7 +273,10 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
         assert_eq!(schema(&bed.raw()), before, "after {kept} statements");
         old.check().await.unwrap();
     }
-    assert_eq!(bed.store.migrate().await.unwrap().applied, ["worker_lease", "adopt"]);
+    assert_eq!(
+        bed.store.migrate().await.unwrap().applied,
+        ["worker_lease", "adopt", "lean_outbox"]
+    );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.
     let renew = bed.raw().execute_batch("UPDATE relais_lane SET lease_until = NULL");
@@ -286,4 +289,74 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
     bed.raw().execute_batch(expire).unwrap();
     let taken = bed.lease(Scope::Inbox, "new").await;
     assert!(taken.iter().any(|l| (l.lane, l.epoch, l.unclean) == (0, 4, true)), "{taken:?}");
+}
+
+/// Rows of the version before: fresh, in backoff, delayed, in a bulk job, behind a parked key, failed and delivered.
+const OLD_ROWS: &str = "\
+INSERT INTO relais_bulk_job (id, destination, phase, row_count) VALUES ('job-1', 'orders', 'CREATED', 1);
+INSERT INTO relais_outbox
+    (id, aggregate_type, aggregate_id, event_type, destination, payload, status, attempts, next_attempt_at, job_id,
+     error_code, dispatched_at)
+VALUES (1, 'O', 'done', 'E', 'orders', '{}', 'DISPATCHED', 1, NULL, NULL, NULL, '2026-01-01T00:00:00.000Z'),
+       (2, 'O', 'backoff', 'E', 'orders', '{}', 'PENDING', 2, '2000-01-01T00:00:00.000Z', NULL, 'HTTP_500', NULL),
+       (3, 'O', 'job', 'E', 'orders', '{}', 'PENDING', 0, '9000-01-01T00:00:00.000Z', 'job-1', NULL, NULL),
+       (4, 'O', 'delayed', 'E', 'orders', '{}', 'PENDING', 0, '2999-01-01T00:00:00.000Z', NULL, NULL, NULL),
+       (5, 'O', 'parked', 'E', 'orders', '{}', 'FAILED', 5, NULL, NULL, 'HTTP_400', NULL),
+       (6, 'O', 'parked', 'E', 'orders', '{}', 'PENDING', 0, NULL, NULL, NULL, NULL),
+       (7, 'O', 'backoff', 'E', 'orders', '{}', 'PENDING', 0, NULL, NULL, NULL, NULL),
+       (8, 'O', 'delayed', 'E', 'orders', '{}', 'PENDING', 0, NULL, NULL, NULL, NULL),
+       (9, 'O', 'done', 'E', 'other', '{}', 'DISPATCHED', 1, NULL, NULL, NULL, '2026-01-01T00:00:00.000Z'),
+       (20, 'O', 'gone', 'E', 'orders', '{}', 'PENDING', 0, NULL, NULL, NULL, NULL);
+DELETE FROM relais_outbox WHERE id = 20;
+INSERT INTO relais_dead_letter (id, origin, origin_id, message_id, destination, msg_key, failed_status, parked_by, parks_key)
+VALUES ('00000000-0000-4000-8000-000000000001', 'outbox', 5, 'm', 'orders', 'parked', 'FAILED', 'w', 1);
+INSERT INTO relais_parked_key (origin, destination, msg_key, dead_letter_id)
+VALUES ('outbox', 'orders', 'parked', '00000000-0000-4000-8000-000000000001');
+CREATE VIEW pending_orders AS SELECT id FROM relais_outbox WHERE status = 'PENDING';";
+
+const OLD_COLUMNS: &str =
+    "SELECT group_concat(id || message_id || destination || msg_key || status || attempts
+    || coalesce(next_attempt_at, '-') || coalesce(job_id, '-') || coalesce(error_code, '-')
+    || coalesce(dispatched_at, '-') || created_at || payload || headers || lane, ' ')
+    FROM (SELECT * FROM relais_outbox ORDER BY id)";
+
+#[tokio::test]
+async fn rows_of_the_version_before_wait_or_are_fresh_as_they_were() {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    let old = bed.store.clone().knowing(&SCRIPTS[..3]);
+    old.migrate().await.unwrap();
+    bed.raw().execute_batch(OLD_ROWS).unwrap();
+    let columns = || bed.raw().query_row(OLD_COLUMNS, [], |row| row.get::<_, String>(0)).unwrap();
+    let (before, rows) = (schema(&bed.raw()), columns());
+    let script = &SCRIPTS[3];
+    for kept in 0..=statements(script.sql).len() {
+        let failing = edition(&SCRIPTS[..3], &[cut(script, kept, FAIL)]);
+        setup(bed.store.clone().knowing(failing).migrate().await);
+        assert_eq!((schema(&bed.raw()), columns()), (before.clone(), rows.clone()), "{kept}");
+        old.check().await.unwrap();
+    }
+    assert_eq!(bed.store.migrate().await.unwrap().applied, ["lean_outbox"]);
+    assert!(setup(old.check().await).contains("update relais on this machine"));
+    assert_eq!(columns(), rows);
+    assert_eq!(bed.count("pending_orders"), 6, "views of users stay");
+
+    let lanes = bed.lease(Scope::Outbox("orders".into()), "w1").await;
+    let fetch = Fetch::new(Scope::Outbox("orders".into()), lanes, 10);
+    let ids = async || {
+        let rows = bed.store.fetch_outbox(fetch.clone()).await.unwrap();
+        rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids().await, [2, 8], "due, and fresh behind a delayed row");
+    let waiting =
+        "SELECT group_concat(id || coalesce(job_id, '') || (due_at IS NULL) || holds_key, ' ')
+                   FROM (SELECT * FROM relais_waiting ORDER BY id)";
+    let waiting: String = bed.raw().query_row(waiting, [], |row| row.get(0)).unwrap();
+    assert_eq!(waiting, "201 3job-111 400 611 711");
+    let position = "SELECT position FROM relais_outbox_position WHERE destination = 'other'";
+    assert_eq!(bed.raw().query_row(position, [], |row| row.get::<_, i64>(0)).unwrap(), 9);
+    let next = bed.store.enqueue(vec![message("k")]).await.unwrap();
+    assert_eq!(next, [21], "no id is used twice");
+    let overview = bed.store.overview().await.unwrap();
+    let count = |name: &str| overview.outbox.iter().find(|c| c.name == name).unwrap().rows;
+    assert_eq!((count("PENDING"), count("FAILED"), count("DISPATCHED")), (7, 1, 2));
 }

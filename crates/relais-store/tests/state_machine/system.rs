@@ -204,6 +204,12 @@ impl System {
             "UPDATE {table} SET next_attempt_at = {now} WHERE next_attempt_at > {now} AND {place}"
         );
         self.fixture.run(&sql).await;
+        if scope != INBOX {
+            let due = format!(
+                "UPDATE relais_waiting SET due_at = {now} WHERE due_at > {now} AND {place}"
+            );
+            self.fixture.run(&due).await;
+        }
     }
 
     async fn resolve(

@@ -102,7 +102,7 @@ impl Relay {
             } else {
                 let keys = entries.iter().map(|entry| entry.row.msg_key.clone()).collect();
                 self.reader.queues.complete(&entries, &keys);
-                self.reader.queues.release(entries.iter().map(|entry| entry.row.id));
+                self.reader.queues.give_back(entries.iter().map(|entry| entry.row.id));
             }
         }
         noted.map(drop)

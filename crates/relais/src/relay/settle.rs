@@ -149,6 +149,7 @@ impl Relay {
         if batch.settled.refused > 0 {
             // Queued rows are dropped before the next call: their lane may have another owner.
             self.counters.refused(batch.settled.refused);
+            self.reader.queues.note_given_back();
             self.reader.keeper().distrust();
         }
         for (id, reason) in batch.stuck {
@@ -159,6 +160,9 @@ impl Relay {
         batch.done.extend(batch.open.extract_if(.., is_dead).map(|s| s.id));
         for id in &batch.done {
             self.forgotten.remove(id);
+        }
+        if batch.error.is_some() {
+            self.reader.queues.note_given_back();
         }
         self.reader.queues.release(batch.done);
         self.unsettled.failed = batch.error.is_some();

@@ -423,6 +423,8 @@ async fn a_worker_that_is_killed_again_and_again_with_its_jobs_makes_no_dead_let
             // Held. Another worker is lost meanwhile, which frees them once their hold is old enough.
             bench.sql(
                 "UPDATE relais_outbox SET next_attempt_at
+                 = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '50 seconds');
+                 UPDATE relais_waiting SET due_at
                  = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '50 seconds')",
             );
             remote.clear_faults();

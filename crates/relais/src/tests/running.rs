@@ -176,7 +176,8 @@ async fn a_row_that_is_not_announced_by_its_id_is_found() {
         // A retry or a delayed message whose time has come.
         let due = "2000-01-01T00:00:00.000Z";
         bench.sql(&format!(
-            "UPDATE relais_outbox SET next_attempt_at = '{due}' WHERE msg_key = '{key}'"
+            "UPDATE relais_outbox SET next_attempt_at = '{due}' WHERE msg_key = '{key}';
+             UPDATE relais_waiting SET due_at = '{due}' WHERE msg_key = '{key}'"
         ));
         let started = Instant::now();
         while publisher.seen().len() < round {

@@ -94,6 +94,9 @@ impl Bench {
                  WHERE next_attempt_at IS NOT NULL;"
             ));
         }
+        self.sql(
+            "UPDATE relais_waiting SET due_at = '2000-01-01T00:00:00.000Z' WHERE due_at IS NOT NULL",
+        );
     }
 
     /// Enqueues messages `key:payload` to the destination `d`, in order.

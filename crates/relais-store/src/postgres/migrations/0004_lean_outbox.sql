@@ -32,17 +32,11 @@ ALTER DOMAIN relais_payload ADD CONSTRAINT "payload must be JSON"
                 ELSE VALUE::json IS NOT NULL END) NOT VALID;
 ALTER DOMAIN relais_headers ADD CONSTRAINT "headers must be a JSON object"
     CHECK (json_typeof(VALUE::json) = 'object') NOT VALID;
-DO $adopted$
-DECLARE
-    copy text;
-BEGIN
+DO 'DECLARE copy text; BEGIN
     FOR copy IN SELECT p.oid::regprocedure::text FROM pg_proc AS p
                 WHERE p.pronamespace = current_schema()::regnamespace
-                  AND p.proname LIKE 'relais\_adopted\_copy\_%' LOOP
-        EXECUTE format('ALTER FUNCTION %s SET relais.adopted = ''on''', copy);
-    END LOOP;
-END
-$adopted$;
+                  AND p.proname LIKE ''relais\_adopted\_copy\_%''
+    LOOP EXECUTE format(''ALTER FUNCTION %s SET relais.adopted = %L'', copy, ''on''); END LOOP; END';
 
 -- Rows that wait: in backoff, delayed, in a bulk job, sent again by an operator, and rows behind another
 -- waiting row or a parked key. A pending row stays here until it is settled. No foreign key: it would cost each
@@ -58,10 +52,11 @@ CREATE TABLE relais_waiting (
     job_id      text
 );
 CREATE INDEX relais_waiting_due ON relais_waiting (destination, due_at) WHERE due_at IS NOT NULL;
--- By the hash of the key, because an index entry holds at most 2,704 bytes.
-CREATE INDEX relais_waiting_key ON relais_waiting (destination, hashtextextended(msg_key, 0), id);
+-- By the hash of the key, because an index entry holds at most 2,704 bytes. `id + 0` is in no other index: a
+-- planner must never walk the primary key instead, all that waits.
+CREATE INDEX relais_waiting_key ON relais_waiting (destination, hashtextextended(msg_key, 0), (id + 0));
 -- What is left to settle of a bulk job.
-CREATE INDEX relais_waiting_job ON relais_waiting (job_id, id) WHERE job_id IS NOT NULL;
+CREATE INDEX relais_waiting_job ON relais_waiting (job_id, (id + 0)) WHERE job_id IS NOT NULL;
 INSERT INTO relais_waiting (id, destination, msg_key, due_at, holds_key, job_id)
 SELECT id, destination, msg_key, CASE WHEN job_id IS NULL THEN next_attempt_at END,
        attempts > 0 OR job_id IS NOT NULL OR error_code IS NOT NULL, job_id

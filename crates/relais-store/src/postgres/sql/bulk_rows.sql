@@ -11,8 +11,8 @@ FROM (SELECT open.*,
                    o.created_at, o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id,
                    o.causation_id, o.correlation_id, o.error_code, o.error_message, o.lost_workers
             FROM (SELECT id FROM relais_waiting
-                  WHERE job_id = $1 AND id > $2
-                  ORDER BY id
+                  WHERE job_id = $1 AND id + 0 > $2
+                  ORDER BY id + 0
                   LIMIT $3) AS w
             JOIN relais_outbox AS o ON o.id = w.id
             WHERE o.status = 'PENDING') AS open) AS page

@@ -27,9 +27,9 @@ due AS MATERIALIZED (
            FROM relais_waiting AS e
            WHERE e.destination = $1
              AND hashtextextended(e.msg_key, 0) = hashtextextended(w.msg_key, 0)
-             AND e.msg_key = w.msg_key AND e.id < w.id
+             AND e.msg_key = w.msg_key AND e.id + 0 < w.id
              AND e.holds_key AND (e.due_at IS NULL OR e.due_at > now())
-           ORDER BY e.id
+           ORDER BY e.id + 0
            LIMIT 1) IS NULL
       AND (SELECT p.key_hash
            FROM relais_parked_key AS p
@@ -47,8 +47,8 @@ chosen AS (
         FROM relais_waiting AS e
         WHERE e.destination = $1
           AND hashtextextended(e.msg_key, 0) = hashtextextended(last.msg_key, 0)
-          AND e.msg_key = last.msg_key AND e.id < last.id AND e.holds_key
-        ORDER BY e.id
+          AND e.msg_key = last.msg_key AND e.id + 0 < last.id AND e.holds_key
+        ORDER BY e.id + 0
         LIMIT $4) AS earlier),
 found AS (
 (SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type,
@@ -65,8 +65,8 @@ found AS (
                      AND hashtextextended(e.msg_key, 0)
                          = hashtextextended(coalesce(o.msg_key, o.aggregate_id COLLATE "C"), 0)
                      AND e.msg_key = coalesce(o.msg_key, o.aggregate_id COLLATE "C")
-                     AND e.id < o.id AND e.holds_key
-                   ORDER BY e.id
+                     AND e.id + 0 < o.id AND e.holds_key
+                   ORDER BY e.id + 0
                    LIMIT 1) END AS behind,
         CASE WHEN (SELECT yes FROM parks)
              THEN (SELECT p.key_hash

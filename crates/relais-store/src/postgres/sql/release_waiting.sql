@@ -10,7 +10,7 @@ FROM (SELECT next.id
           WHERE e.destination = $1
             AND hashtextextended(e.msg_key, 0) = hashtextextended(k.msg_key COLLATE "C", 0)
             AND e.msg_key = k.msg_key
-          ORDER BY e.id
+          ORDER BY e.id + 0
           LIMIT 200) AS next
       WHERE next.due_at IS NULL AND next.job_id IS NULL
         AND (SELECT p.key_hash

@@ -24,8 +24,8 @@ freed AS (
                FROM relais_waiting AS e
                WHERE e.destination = p.destination
                  AND hashtextextended(e.msg_key, 0) = hashtextextended(p.msg_key, 0)
-                 AND e.msg_key = p.msg_key AND e.id < p.id AND e.holds_key
-               ORDER BY e.id
+                 AND e.msg_key = p.msg_key AND e.id + 0 < p.id AND e.holds_key
+               ORDER BY e.id + 0
                LIMIT 1) IS NULL
           AND (SELECT k.key_hash
                FROM relais_parked_key AS k

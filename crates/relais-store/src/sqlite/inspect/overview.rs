@@ -71,7 +71,8 @@ pub(super) fn overview(db: &Connection) -> Result<Overview, StoreError> {
 }
 
 fn backlogs(db: &Connection) -> Result<Vec<Backlog>, StoreError> {
-    let positions = all(db, include_str!("../sql/backlogs.sql"), [], |c| (c.string(0), c.integer(1)))?;
+    let positions =
+        all(db, include_str!("../sql/backlogs.sql"), [], |c| (c.string(0), c.integer(1)))?;
     let mut backlogs = Vec::new();
     for (destination, position) in positions {
         let params = (&destination, position, PARKED_LOOK_MAX);

@@ -3,7 +3,7 @@
 WITH open AS (
     SELECT o.id, octet_length(o.payload) AS bytes
     FROM relais_waiting AS w INDEXED BY relais_waiting_job
-    JOIN relais_outbox AS o ON o.id = w.id AND o.status = 'PENDING'
+    CROSS JOIN relais_outbox AS o ON o.id = w.id AND o.status = 'PENDING'
     WHERE w.job_id = ?1 AND w.id > ?2
     ORDER BY w.id
     LIMIT ?3),

@@ -3,7 +3,7 @@
 -- two rows of a key round.
 SELECT w.id, w.msg_key, octet_length(o.payload)
 FROM relais_waiting AS w INDEXED BY relais_waiting_due
-JOIN relais_outbox AS o ON o.id = w.id AND o.status = 'PENDING'
+CROSS JOIN relais_outbox AS o ON o.id = w.id AND o.status = 'PENDING'
 WHERE w.destination = ?1 AND w.due_at IS NOT NULL AND w.due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
   AND w.job_id IS NULL
   AND NOT EXISTS (SELECT 1 FROM relais_waiting AS h INDEXED BY relais_waiting_key

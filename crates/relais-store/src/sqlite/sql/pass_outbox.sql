@@ -7,7 +7,7 @@ FROM (SELECT o.id, o.destination, o.msg_key, o.next_attempt_at, o.attempts, o.er
              o.next_attempt_at IS NOT NULL
              AND o.next_attempt_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AS is_delayed
       FROM json_each(?2) AS passed
-      JOIN relais_outbox AS o ON o.id = passed.value
+      CROSS JOIN relais_outbox AS o ON o.id = passed.value
       WHERE o.status = 'PENDING' AND o.destination = ?1) AS f
 WHERE (f.is_delayed
        OR EXISTS (SELECT 1 FROM relais_parked_key AS p
