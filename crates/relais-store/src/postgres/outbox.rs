@@ -115,7 +115,8 @@ async fn walk(
         rows.extend(read.rows);
         seen.extend(read.seen);
         match last_seen {
-            Some(last) if is_blocked && !is_cut => plan = plan.behind(last),
+            // Behind a row that was not passed, no later row of its key may be passed.
+            Some(last) if is_passed && is_blocked && !is_cut => plan = plan.behind(last),
             _ => break,
         }
     }
