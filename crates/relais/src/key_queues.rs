@@ -104,7 +104,7 @@ pub(crate) struct KeyQueues<R> {
     /// Keys whose calls failed as a whole, with the maximum rows of their next call.
     batch_max: HashMap<String, usize>,
     /// A row that was read is not held any more, and may not be settled: it must be read again.
-    has_given_back: bool,
+    pub(crate) has_given_back: bool,
 }
 
 impl<R: QueueRow> KeyQueues<R> {
@@ -336,16 +336,6 @@ impl<R: QueueRow> KeyQueues<R> {
     pub(crate) fn give_back(&mut self, ids: impl IntoIterator<Item = i64>) {
         self.has_given_back = true;
         self.release(ids);
-    }
-
-    /// Notes that a row which was read is not held, and may not be settled.
-    pub(crate) fn note_given_back(&mut self) {
-        self.has_given_back = true;
-    }
-
-    /// Returns whether rows were given back since the last call.
-    pub(crate) fn take_given_back(&mut self) -> bool {
-        std::mem::take(&mut self.has_given_back)
     }
 
     /// Drops rows that are settled.

@@ -132,7 +132,11 @@ impl<R: QueueRow> LaneReader<R> {
             skip_ids: self.queues.ids(),
             limit: room,
             payloads: Payloads::UpTo(bytes),
-            kept: if self.queues.take_given_back() { KeptRows::FromNow } else { KeptRows::All },
+            kept: if std::mem::take(&mut self.queues.has_given_back) {
+                KeptRows::FromNow
+            } else {
+                KeptRows::All
+            },
         })
     }
 
@@ -145,14 +149,14 @@ impl<R: QueueRow> LaneReader<R> {
     ) -> Result<usize, StoreError> {
         // Until the end is reached there may be more.
         self.read_wanted = true;
-        let rows = rows.inspect_err(|_| self.queues.note_given_back())?;
+        let rows = rows.inspect_err(|_| self.queues.has_given_back = true)?;
         let bytes: usize = rows.iter().map(QueueRow::bytes).sum();
         let bytes_max = fetch.payloads.bytes().unwrap_or(usize::MAX);
         let cut = rows.len() >= fetch.limit || bytes >= bytes_max;
         let entries = self.with_lanes(rows, &fetch.lanes);
         let (mut entries, unknown) = self.split_unknown(entries);
         let freed = self.assess(&mut entries, &fetch.lanes, cut).await;
-        let freed = freed.inspect_err(|_| self.queues.note_given_back())?;
+        let freed = freed.inspect_err(|_| self.queues.has_given_back = true)?;
         entries.extend(unknown);
         entries.sort_unstable_by_key(|entry| entry.row.id());
         self.read_wanted = self.woken || cut || freed || !fetch.skip_keys.is_empty();
@@ -161,7 +165,7 @@ impl<R: QueueRow> LaneReader<R> {
         for entry in entries {
             if self.queues.is_void(entry.row.key()) || self.queues.is_full(entry.row.key()) {
                 // It stays in the store, behind the earlier rows of its key.
-                self.queues.note_given_back();
+                self.queues.has_given_back = true;
                 self.read_wanted = true;
             } else {
                 self.queues.offer(entry);

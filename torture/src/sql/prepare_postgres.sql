@@ -38,7 +38,7 @@ CREATE TRIGGER outbox_failed_calls AFTER UPDATE ON relais_outbox
 CREATE FUNCTION note_claims() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owners integer := (SELECT count(*) FROM takeover
-                       WHERE scope = 'outbox:' || new.destination AND lane = (hashtext(coalesce(new.msg_key, new.aggregate_id COLLATE "C")) & 63)
+                       WHERE scope = 'outbox:' || new.destination AND lane = (hashtext(coalesce(new.msg_key, new.aggregate_id)) & 63)
                          AND at >= new.created_at);
     failed integer := (SELECT count(*) FROM failed_call WHERE outbox_id = new.id);
 BEGIN

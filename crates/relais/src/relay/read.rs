@@ -88,7 +88,7 @@ impl Relay {
     /// Leaves the rows of the read in progress to a later one.
     pub(super) fn abandon_read(&mut self) {
         self.read = RunningRead::default();
-        self.reader.queues.note_given_back();
+        self.reader.queues.has_given_back = true;
         self.reader.request_read();
     }
 }

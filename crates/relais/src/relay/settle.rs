@@ -149,7 +149,7 @@ impl Relay {
         if batch.settled.refused > 0 {
             // Queued rows are dropped before the next call: their lane may have another owner.
             self.counters.refused(batch.settled.refused);
-            self.reader.queues.note_given_back();
+            self.reader.queues.has_given_back = true;
             self.reader.keeper().distrust();
         }
         for (id, reason) in batch.stuck {
@@ -162,7 +162,7 @@ impl Relay {
             self.forgotten.remove(id);
         }
         if batch.error.is_some() {
-            self.reader.queues.note_given_back();
+            self.reader.queues.has_given_back = true;
         }
         self.reader.queues.release(batch.done);
         self.unsettled.failed = batch.error.is_some();

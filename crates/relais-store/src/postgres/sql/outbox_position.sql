@@ -1,3 +1,2 @@
--- Only a database with several writers has this file: SQLite reads the position in the fetch. 0 for a destination
--- without one.
+-- 0 for a destination without a position.
 SELECT coalesce((SELECT position FROM relais_outbox_position WHERE destination = $1), 0)
