@@ -358,7 +358,7 @@ async fn probe_http(
     destination: &DestinationConfig,
     http: &HttpTargetKeys,
 ) -> Result<String, String> {
-    HttpPublisher::new(http_settings(destination, http))?.probe().await
+    Ok(HttpPublisher::new(http_settings(destination, http))?.probe().await?)
 }
 
 fn http_source(

@@ -32,6 +32,7 @@ pub mod nats;
 pub mod nats_settings;
 #[cfg(any(feature = "nats", feature = "rabbitmq"))]
 mod prefetch;
+mod probe_error;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
 #[cfg(any(feature = "http", feature = "rabbitmq"))]
@@ -45,6 +46,7 @@ mod template;
 #[cfg(any(feature = "http", feature = "nats", feature = "rabbitmq"))]
 mod tls_files;
 
+pub use probe_error::ProbeError;
 #[cfg(any(feature = "http", feature = "kafka", feature = "nats", feature = "rabbitmq"))]
 pub use secrecy::SecretString;
 

@@ -112,7 +112,7 @@ mod tests;
 pub use adopted::JsonGate;
 pub use aggregate::{Aggregate, Events, Persist, PersistBlocking, Repository, SaveError};
 pub use app::{App, DestinationSettings, HandlerSettings, IntoHandler, Outline, remote_target};
-pub use bulk::BulkSettings;
+pub use bulk::{BulkSettings, JOB_ROWS_MAX};
 pub use health::{Health, HealthCheck};
 pub use outbox::{Outbox, SendError};
 pub use relais_core::{

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use relais::{
-    BulkSettings, DestinationSettings,
+    BulkSettings, DestinationSettings, JOB_ROWS_MAX,
     http::HttpTargetKeys,
     log::LogTargetKeys,
     salesforce::{Api, Auth, ORPHAN_AGE, ROWS_DEFAULT, SalesforceKeys},
@@ -28,8 +28,6 @@ const KINDS: &str = "http, kafka, log, nats, rabbitmq, salesforce";
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
-/// The most rows of a bulk job, and the most that may wait for one.
-const ROWS_MAX: u32 = 1_000_000;
 
 settings! {
     /// `[[destination]]`
@@ -75,9 +73,9 @@ settings! {
     /// `[destination.bulk]`
     pub(crate) struct BulkKeys(base: BulkSettings) {
         /// maximum rows of one job
-        rows: Integer = number(ROWS_DEFAULT), 1..=ROWS_MAX;
+        rows: Integer = number(ROWS_DEFAULT), 1..=JOB_ROWS_MAX;
         /// with `auto`: this many waiting rows make a job
-        from: Integer = number(base.threshold), 1..=ROWS_MAX;
+        from: Integer = number(base.threshold), 1..=JOB_ROWS_MAX;
         /// with `bulk-v2`: how long a job that is not full waits for more rows
         linger: TimeSpan = base.linger, Duration::ZERO..=DAY;
         /// the pause before the first poll of a job; it doubles

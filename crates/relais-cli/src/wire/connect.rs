@@ -120,7 +120,7 @@ async fn target(
         }
         TargetConfig::Salesforce(target) => {
             let probed = salesforce::probe(target, database, sessions).await;
-            probed.into_iter().map(|(key, result)| one(key, result)).collect()
+            probed.into_iter().map(|(key, result)| one(key, result.map_err(String::from))).collect()
         }
     }
 }

@@ -20,6 +20,7 @@ use super::{
     client_log::ClientLog,
     config::{DESTINATION, SOURCE, Side},
 };
+use crate::ProbeError;
 
 /// Time limit for a broker.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,7 +33,7 @@ type Asked = (Result<Vec<String>, KafkaError>, Option<String>);
 
 impl KafkaConnection {
     /// Asks a broker for the topics of a source. The error says what to change.
-    pub async fn probe_source(&self, topics: &[String]) -> Result<String, String> {
+    pub async fn probe_source(&self, topics: &[String]) -> Result<String, ProbeError> {
         self.probe(&SOURCE, topics, |consumer: &BaseConsumer<Listener>| {
             let found = metadata(consumer.client());
             if found.is_err() {
@@ -45,7 +46,7 @@ impl KafkaConnection {
     }
 
     /// Asks a broker for the topic of a destination. The error says what to change.
-    pub async fn probe_destination(&self, topic: &str) -> Result<String, String> {
+    pub async fn probe_destination(&self, topic: &str) -> Result<String, ProbeError> {
         self.probe(&DESTINATION, &[topic.to_owned()], |producer: &BaseProducer<Listener>| {
             let found = metadata(producer.client());
             if found.is_err() {
@@ -61,7 +62,7 @@ impl KafkaConnection {
         side: &Side,
         topics: &[String],
         ask: fn(&C) -> Asked,
-    ) -> Result<String, String> {
+    ) -> Result<String, ProbeError> {
         let config = self.client(side)?;
         let listener = Listener { log: ClientLog::new("check", self), reason: Mutex::default() };
         let asked = tokio::task::spawn_blocking(move || {
@@ -92,7 +93,8 @@ impl KafkaConnection {
                  access",
                 self.brokers,
                 missing.join(", ")
-            ));
+            )
+            .into());
         }
         Ok(format!("a broker at {} answers and has {}", self.brokers, topics.join(", ")))
     }

@@ -135,7 +135,7 @@ impl Walk<'_> {
                 ));
                 Ok(None)
             }
-            SubjectRow::Process(_) | SubjectRow::Removed(_) => Ok(None),
+            SubjectRow::Process(_) | SubjectRow::Job(_) | SubjectRow::Removed(_) => Ok(None),
         }
     }
 
@@ -148,6 +148,7 @@ impl Walk<'_> {
         match row {
             SubjectRow::Inbox(row) => self.add_inbox(&name, row, role).await?,
             SubjectRow::Outbox(row) => self.add_outbox(&name, row, role).await?,
+            SubjectRow::Job(job) => self.events.extend(events::of_job(job)),
             SubjectRow::Process(_) | SubjectRow::Removed(_) => {
                 let letters = self.store.trail(row.message_id()).await?.dead_letters;
                 self.add_letters(&name, letters).await?;
@@ -188,6 +189,8 @@ impl Walk<'_> {
                 self.follow_sent(id).await
             }
             SubjectRow::Process(process) => self.follow_process(process.process_id, 0).await,
+            // It may have more rows than an explanation.
+            SubjectRow::Job(_) => Ok(()),
         }
     }
 
