@@ -46,7 +46,10 @@ impl KafkaConnection {
 
     /// Asks a broker for the topic of a destination. The error says what to change.
     pub async fn probe_destination(&self, topic: &str) -> Result<String, String> {
-        self.probe(&DESTINATION, &[topic.to_owned()], |producer: &BaseProducer<Listener>| {
+        // The topics of a template are known when there is a message.
+        let topics: Vec<String> =
+            (!topic.contains("{{")).then(|| topic.to_owned()).into_iter().collect();
+        self.probe(&DESTINATION, &topics, |producer: &BaseProducer<Listener>| {
             let found = metadata(producer.client());
             if found.is_err() {
                 (0..EVENTS).for_each(|_| producer.poll(EVENT_TIME));
@@ -94,7 +97,8 @@ impl KafkaConnection {
                 missing.join(", ")
             ));
         }
-        Ok(format!("a broker at {} answers and has {}", self.brokers, topics.join(", ")))
+        let has = if topics.is_empty() { "" } else { " and has " };
+        Ok(format!("a broker at {} answers{has}{}", self.brokers, topics.join(", ")))
     }
 }
 
