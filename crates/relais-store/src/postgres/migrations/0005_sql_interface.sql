@@ -1,4 +1,4 @@
--- What other programs do with plain SQL: store received messages, mark handled ones, write dead letters, and publish
+-- Other programs use plain SQL: they store received messages, mark handled ones, write dead letters, and publish
 -- messages of destinations that no worker of relais serves.
 
 -- A received message needs no ordering key and no headers: as in the outbox, the aggregate is the key.
@@ -32,7 +32,7 @@ $headers$;
 -- A settlement looks for a change of the same row.
 CREATE INDEX relais_adopted_change_row ON relais_adopted_change (adopted_by, adopted_key);
 
--- When a version was seen last: clean-up removes those of aggregates that are silent.
+-- The time at which a version was seen last: clean-up removes those of aggregates that are silent.
 ALTER TABLE relais_version ADD COLUMN seen_at timestamptz NOT NULL DEFAULT now();
 
 -- Messages that a program claimed, until it settles them or its lease expires. `fence` is new in each claim: a program
