@@ -203,7 +203,8 @@ pub(crate) async fn app(
         .inbox_retry(settings.inbox_retry)
         .unknown_type_wait(settings.unknown_type_wait)
         .retention(settings.retention)
-        .lease(settings.lease);
+        .lease(settings.lease)
+        .poll_interval(settings.store.poll);
     for route in &settings.routes {
         app = app.route(route.route.clone());
     }
@@ -289,8 +290,8 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
 }
 
 fn guards(destination: &DestinationConfig) -> DestinationSettings {
-    let DestinationConfig { retry, on_dead_letter, limits, breaker, .. } = destination;
-    guards_of(*retry, *on_dead_letter, limits, *breaker)
+    let DestinationConfig { retry, on_dead_letter, limits, breaker, batch, .. } = destination;
+    guards_of(*retry, *on_dead_letter, limits, *breaker).batch_max(*batch as usize)
 }
 
 fn guards_of(

@@ -41,7 +41,7 @@ pub mod rabbitmq;
 pub mod rabbitmq_settings;
 #[cfg(feature = "salesforce")]
 pub mod salesforce;
-#[cfg(any(feature = "http", feature = "nats", feature = "rabbitmq"))]
+#[cfg(any(feature = "http", feature = "kafka", feature = "nats", feature = "rabbitmq"))]
 mod template;
 #[cfg(any(feature = "http", feature = "nats", feature = "rabbitmq"))]
 mod tls_files;

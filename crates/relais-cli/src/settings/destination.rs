@@ -40,6 +40,8 @@ settings! {
         external: OnOff = false;
         /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue
         on_dead_letter: Word<OnDeadLetter> = OnDeadLetter::default();
+        /// the most messages of one call, for targets that take several: HTTP takes one. Other outboxes use 10 to 1,000
+        batch: Integer = number(DestinationSettings::default().batch_max), 1..=1_000;
     }
 
     /// `[[destination]]` with `external = true`
@@ -104,6 +106,7 @@ pub(crate) struct DestinationConfig {
     pub(crate) name: String,
     pub(crate) target: TargetConfig,
     pub(crate) on_dead_letter: OnDeadLetter,
+    pub(crate) batch: u32,
     pub(crate) retry: RetryPolicy,
     pub(crate) limits: LimitKeys,
     pub(crate) breaker: BreakerPolicy,
@@ -205,8 +208,9 @@ fn destination(section: Section<'_>) -> Option<DestinationConfig> {
         section.finish();
     }
     let (limits, breaker) = config;
-    let DestinationKeys { name, on_dead_letter, .. } = keys?;
-    Some(DestinationConfig { place, name, target: target?, on_dead_letter, retry, limits, breaker })
+    let DestinationKeys { name, on_dead_letter, batch, .. } = keys?;
+    let target = target?;
+    Some(DestinationConfig { place, name, target, on_dead_letter, batch, retry, limits, breaker })
 }
 
 pub(super) fn breaker_policy(section: &Section<'_>) -> BreakerPolicy {

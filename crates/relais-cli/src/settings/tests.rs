@@ -369,6 +369,16 @@ fn a_route_to_an_undefined_destination_is_refused_with_the_nearest_name() {
 }
 
 #[test]
+fn batch_and_poll_have_the_values_of_other_outboxes() {
+    let log = "[[destination]]\nname = \"d\"\nkind = \"log\"\n";
+    let (settings, _) = good(log);
+    assert_eq!((settings.destinations[0].batch, settings.store.poll.as_millis()), (1_000, 1));
+    let (settings, _) = good(&format!("[store]\npoll = \"5s\"\n{log}batch = 10\n"));
+    assert_eq!((settings.destinations[0].batch, settings.store.poll.as_secs()), (10, 5));
+    assert!(bad(&format!("{log}batch = 0\n")).contains("destination[d].batch"));
+}
+
+#[test]
 fn routes_are_checked_for_pointers_templates_and_twins() {
     check(
         "[[route]]\non = \"A\"\ndestination = \"x\"\neach = \"/ids\"\npayload = \"{{/a\"\n",

@@ -24,6 +24,18 @@ pub const SCRIPTS: &[Script] = &[
         sql: include_str!("migrations/0002_worker_lease.sql"),
     },
     Script { number: 3, name: "adopt", needs: 2, sql: include_str!("migrations/0003_adopt.sql") },
+    Script {
+        number: 4,
+        name: "lean_outbox",
+        needs: 2,
+        sql: include_str!("migrations/0004_lean_outbox.sql"),
+    },
+    Script {
+        number: 5,
+        name: "sql_interface",
+        needs: 2,
+        sql: include_str!("migrations/0005_sql_interface.sql"),
+    },
 ];
 
 /// Returns the scripts as one text, for an operator who applies them by hand.

@@ -273,7 +273,10 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
         assert_eq!(schema(&bed.raw()), before, "after {kept} statements");
         old.check().await.unwrap();
     }
-    assert_eq!(bed.store.migrate().await.unwrap().applied, ["worker_lease", "adopt"]);
+    assert_eq!(
+        bed.store.migrate().await.unwrap().applied,
+        ["worker_lease", "adopt", "lean_outbox", "sql_interface"]
+    );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.
     let renew = bed.raw().execute_batch("UPDATE relais_lane SET lease_until = NULL");

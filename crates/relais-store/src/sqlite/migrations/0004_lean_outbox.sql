@@ -1,0 +1,2 @@
+-- Replaced by the lean outbox: nothing changes here.
+SELECT 1;
