@@ -73,6 +73,12 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
         if let SourceOrigin::Nats(nats) = &source.origin {
             info!(source = source.name, consumer = nats.consumer, "reading stream {}", nats.stream);
         }
+        if let SourceOrigin::Amqp(amqp) = &source.origin {
+            info!(source = source.name, "reading {}", amqp.address);
+        }
+        if let SourceOrigin::Servicebus(servicebus) = &source.origin {
+            info!(source = source.name, "reading {}", servicebus.address());
+        }
         if let SourceOrigin::Rabbitmq(rabbitmq) = &source.origin {
             info!(source = source.name, "reading queue {}", rabbitmq.queue);
         }

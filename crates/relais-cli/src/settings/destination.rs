@@ -10,9 +10,11 @@ use relais::{
     sqlite::SqlHydrator,
 };
 use relais_connect::{
+    amqp_settings::AmqpTargetKeys,
     kafka_settings::{KafkaTargetKeys, topic_name},
     nats_settings::NatsTargetKeys,
     rabbitmq_settings::RabbitTargetKeys,
+    servicebus_settings::ServiceBusTargetKeys,
 };
 use relais_core::{
     breaker::BreakerPolicy,
@@ -22,9 +24,8 @@ use relais_core::{
     settings, text_kinds,
 };
 
-use super::{engine::retry, findings::FilePlace, reader::Section, source::is_later};
+use super::{engine::retry, findings::FilePlace, reader::Section};
 
-const KINDS: &str = "http, kafka, log, nats, rabbitmq, salesforce";
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -34,8 +35,8 @@ settings! {
     pub(super) struct DestinationKeys {
         /// unique; the value of the column `destination`
         name: NameText;
-        /// `"http"`, `"kafka"`, `"log"`, `"nats"`, `"rabbitmq"` or `"salesforce"`
-        kind: TargetKind => "this version has: http, kafka, log, nats, rabbitmq, salesforce";
+        /// `"amqp"`, `"http"`, `"kafka"`, `"log"`, `"nats"`, `"rabbitmq"`, `"salesforce"` or `"servicebus"`
+        kind: TargetKind => "this version has: amqp, http, kafka, log, nats, rabbitmq, salesforce, servicebus";
         /// another program serves it: it has a `name` and no other key
         external: OnOff = false;
         /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue
@@ -96,7 +97,16 @@ settings! {
 text_kinds! {
     /// The kinds of destinations in this version.
     pub(super) TargetKind -> String, "text", |text| Ok(text.to_owned()),
-        form SettingForm::Words(vec!["http", "kafka", "log", "nats", "rabbitmq", "salesforce"]);
+        form SettingForm::Words(vec![
+            "amqp",
+            "http",
+            "kafka",
+            "log",
+            "nats",
+            "rabbitmq",
+            "salesforce",
+            "servicebus",
+        ]);
 }
 
 /// One `[[destination]]`.
@@ -115,22 +125,26 @@ pub(crate) struct DestinationConfig {
 /// The kind of a destination and its keys.
 #[derive(Debug)]
 pub(crate) enum TargetConfig {
+    Amqp(Box<AmqpTargetKeys>),
     Http(Box<HttpTargetKeys>),
     Kafka(KafkaTargetKeys),
     Nats(Box<NatsTargetKeys>),
     Rabbitmq(Box<RabbitTargetKeys>),
     Salesforce(Box<SalesforceTarget>),
+    Servicebus(Box<ServiceBusTargetKeys>),
     Log(LogTargetKeys),
 }
 
 impl TargetConfig {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
+            Self::Amqp(_) => "amqp",
             Self::Http(_) => "http",
             Self::Kafka(_) => "kafka",
             Self::Nats(_) => "nats",
             Self::Rabbitmq(_) => "rabbitmq",
             Self::Salesforce(_) => "salesforce",
+            Self::Servicebus(_) => "servicebus",
             Self::Log(_) => "log",
         }
     }
@@ -172,15 +186,16 @@ pub(super) fn destinations(sections: Vec<Section<'_>>) -> (Vec<DestinationConfig
 }
 
 fn destination(section: Section<'_>) -> Option<DestinationConfig> {
-    if is_later(&section, &["servicebus"], KINDS) {
-        return None;
-    }
     let keys = section.read::<DestinationKeys>();
     let name = section.peek("name").unwrap_or_default();
     let kind = section.peek("kind").unwrap_or_default();
-    let is_broker = ["kafka", "nats", "rabbitmq"].contains(&kind.as_str());
+    let is_broker = ["amqp", "kafka", "nats", "rabbitmq", "servicebus"].contains(&kind.as_str());
     let default = if is_broker { RetryPolicy::default() } else { RetryPolicy::patient() };
     let target = match kind.as_str() {
+        "amqp" => section.read::<AmqpTargetKeys>().map(|amqp| {
+            amqp.check(&mut |key, why| section.error(key, why));
+            TargetConfig::Amqp(Box::new(amqp))
+        }),
         "http" => section.read::<HttpTargetKeys>().map(|http| {
             http.check(&mut |key, why| section.error(key, why));
             TargetConfig::Http(Box::new(http))
@@ -196,6 +211,10 @@ fn destination(section: Section<'_>) -> Option<DestinationConfig> {
             TargetConfig::Rabbitmq(Box::new(rabbitmq))
         }),
         "salesforce" => salesforce(&section, &name).map(|t| TargetConfig::Salesforce(Box::new(t))),
+        "servicebus" => section.read::<ServiceBusTargetKeys>().map(|servicebus| {
+            servicebus.check(&mut |key, why| section.error(key, why));
+            TargetConfig::Servicebus(Box::new(servicebus))
+        }),
         // The known keys depend on the kind.
         _ => return None,
     };
