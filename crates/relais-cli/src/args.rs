@@ -244,8 +244,9 @@ pub(crate) struct MigrateArgs {
     /// Print it for this database (default: the configured one)
     #[arg(long, value_enum, requires = "print", value_name = "KIND")]
     pub(crate) database: Option<DatabaseKind>,
-    /// Print the SQL that creates the PostgreSQL roles PREFIX_owner, PREFIX_runtime, PREFIX_producer and
-    /// PREFIX_reader with their grants, without connecting to the database
+    /// Print the SQL that creates the PostgreSQL roles PREFIX_owner, PREFIX_runtime, PREFIX_producer,
+    /// PREFIX_consumer, PREFIX_publisher and PREFIX_reader with their grants, without connecting to the
+    /// database
     #[arg(long, value_name = "PREFIX", conflicts_with = "print")]
     pub(crate) roles: Option<String>,
     /// Schema of the tables

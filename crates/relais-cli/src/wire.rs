@@ -2,6 +2,8 @@
 
 mod admin;
 mod adopt;
+#[cfg_attr(not(feature = "amqp"), path = "wire/without_amqp.rs")]
+mod amqp;
 mod connect;
 mod dead_letters;
 mod handler;
@@ -12,6 +14,8 @@ mod nats;
 #[cfg_attr(not(feature = "rabbitmq"), path = "wire/without_rabbitmq.rs")]
 mod rabbitmq;
 mod salesforce;
+#[cfg_attr(not(feature = "amqp"), path = "wire/without_servicebus.rs")]
+mod servicebus;
 
 use std::{fmt, net::SocketAddr, path::Path, sync::Arc};
 
@@ -203,7 +207,8 @@ pub(crate) async fn app(
         .inbox_retry(settings.inbox_retry)
         .unknown_type_wait(settings.unknown_type_wait)
         .retention(settings.retention)
-        .lease(settings.lease);
+        .lease(settings.lease)
+        .poll_interval(settings.store.poll);
     for route in &settings.routes {
         app = app.route(route.route.clone());
     }
@@ -238,6 +243,11 @@ pub(crate) async fn app(
     let (mut listening, mut states) = (Vec::new(), Vec::new());
     for settings in &settings.sources {
         let source: Box<dyn Source> = match &settings.origin {
+            SourceOrigin::Amqp(origin) => {
+                let (source, state) = amqp::source(settings, origin)?;
+                states.push((settings.name.clone(), state));
+                source
+            }
             SourceOrigin::Kafka(origin) => {
                 let (source, state) = kafka::source(settings, origin)?;
                 states.push((settings.name.clone(), state));
@@ -250,6 +260,11 @@ pub(crate) async fn app(
             }
             SourceOrigin::Rabbitmq(origin) => {
                 let (source, state) = rabbitmq::source(settings, origin)?;
+                states.push((settings.name.clone(), state));
+                source
+            }
+            SourceOrigin::Servicebus(origin) => {
+                let (source, state) = servicebus::source(settings, origin)?;
                 states.push((settings.name.clone(), state));
                 source
             }
@@ -278,10 +293,12 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
     let destinations: Vec<WireError> =
         settings.destinations.iter().filter_map(|d| make(d, None, &mut sessions).err()).collect();
     let sources = settings.sources.iter().filter_map(|source| match &source.origin {
+        SourceOrigin::Amqp(origin) => amqp::source(source, origin).err(),
         SourceOrigin::Http(origin) => http_source(source, origin).err(),
         SourceOrigin::Kafka(origin) => kafka::source(source, origin).err(),
         SourceOrigin::Nats(origin) => nats::source(source, origin).err(),
         SourceOrigin::Rabbitmq(origin) => rabbitmq::source(source, origin).err(),
+        SourceOrigin::Servicebus(origin) => servicebus::source(source, origin).err(),
     });
     let handlers = settings.handlers.iter().filter_map(|config| handler::make(config).err());
     let refused = adopt::refused(settings);
@@ -289,8 +306,8 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
 }
 
 fn guards(destination: &DestinationConfig) -> DestinationSettings {
-    let DestinationConfig { retry, on_dead_letter, limits, breaker, .. } = destination;
-    guards_of(*retry, *on_dead_letter, limits, *breaker)
+    let DestinationConfig { retry, on_dead_letter, limits, breaker, batch, .. } = destination;
+    guards_of(*retry, *on_dead_letter, limits, *breaker).batch_max(*batch as usize)
 }
 
 fn guards_of(
@@ -334,9 +351,11 @@ fn make(
             None => LogPublisher::stdout(),
             Some(path) => LogPublisher::file(path),
         }),
+        TargetConfig::Amqp(keys) => amqp::publisher(destination, keys)?,
         TargetConfig::Kafka(kafka) => kafka::publisher(destination, kafka)?,
         TargetConfig::Nats(keys) => nats::publisher(destination, keys)?,
         TargetConfig::Rabbitmq(keys) => rabbitmq::publisher(destination, keys)?,
+        TargetConfig::Servicebus(keys) => servicebus::publisher(destination, keys)?,
         TargetConfig::Http(http) => {
             let made = HttpPublisher::new(http_settings(destination, http));
             Arc::new(made.map_err(|error| destination.error(error))?)

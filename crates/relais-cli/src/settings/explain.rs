@@ -11,9 +11,11 @@ use relais::{
     postgres::{AdoptDestination, Adoption},
 };
 use relais_connect::{
+    amqp_settings::{AmqpEnvelope, AmqpSourceKeys},
     kafka_settings::{KafkaSourceKeys, KafkaStartOffset},
     nats_settings::{NatsEnvelope, NatsSourceKeys},
     rabbitmq_settings::{RabbitEnvelope, RabbitSourceKeys},
+    servicebus_settings::ServiceBusSourceKeys,
 };
 use relais_core::{
     breaker::BreakerPolicy, extract::Mapping, outbox::OnDeadLetter, query::Retention,
@@ -149,10 +151,12 @@ fn source(source: &SourceSettings) -> Vec<String> {
         }
     }
     let (place, limits) = match &source.origin {
+        SourceOrigin::Amqp(amqp) => amqp_origin(amqp),
         SourceOrigin::Http(http) => http_origin(&source.name, http),
         SourceOrigin::Kafka(kafka) => kafka_origin(kafka),
         SourceOrigin::Nats(nats) => nats_origin(nats),
         SourceOrigin::Rabbitmq(rabbitmq) => rabbitmq_origin(rabbitmq),
+        SourceOrigin::Servicebus(servicebus) => servicebus_origin(servicebus),
     };
     let mut lines = vec![place, format!("source system `{source_system}`, {reads}"), limits];
     if let SourceOrigin::Kafka(kafka) = &source.origin {
@@ -239,6 +243,45 @@ fn rabbitmq_origin(rabbitmq: &RabbitSourceKeys) -> (String, String) {
     )
 }
 
+fn amqp_origin(amqp: &AmqpSourceKeys) -> (String, String) {
+    (
+        format!("amqp, address {} at {}{}", amqp.address, amqp.url, in_amqp(amqp.envelope)),
+        format!(
+            "decoded as {}; undecodable messages are stored as SERDE_ERROR; prefetch up to {} \
+             messages and {}",
+            amqp.decoder.as_str(),
+            amqp.prefetch,
+            show_size(amqp.prefetch_bytes)
+        ),
+    )
+}
+
+fn servicebus_origin(keys: &ServiceBusSourceKeys) -> (String, String) {
+    let sessions = if keys.sessions {
+        format!(", {} session{} at a time", keys.sessions_max, s(keys.sessions_max as usize))
+    } else {
+        String::new()
+    };
+    let envelope = in_amqp(keys.envelope);
+    (
+        format!("servicebus, {} at {}{sessions}{envelope}", keys.address(), keys.connection),
+        format!(
+            "decoded as {}; undecodable messages are stored as SERDE_ERROR; prefetch up to {} \
+             messages and {}",
+            keys.decoder.as_str(),
+            keys.prefetch,
+            show_size(keys.prefetch_bytes)
+        ),
+    )
+}
+
+fn in_amqp(envelope: AmqpEnvelope) -> &'static str {
+    match envelope {
+        AmqpEnvelope::None => "",
+        AmqpEnvelope::CloudEvents => ", CloudEvents",
+    }
+}
+
 fn envelope(envelope: RabbitEnvelope) -> &'static str {
     match envelope {
         RabbitEnvelope::None => "",
@@ -288,10 +331,12 @@ fn destination(destination: &DestinationConfig) -> Vec<String> {
     match &destination.target {
         TargetConfig::Kafka(kafka) => lines.extend(options(&kafka.options)),
         TargetConfig::Salesforce(target) => lines.extend(salesforce::details(target)),
-        TargetConfig::Http(_)
+        TargetConfig::Amqp(_)
+        | TargetConfig::Http(_)
         | TargetConfig::Log(_)
         | TargetConfig::Nats(_)
-        | TargetConfig::Rabbitmq(_) => {}
+        | TargetConfig::Rabbitmq(_)
+        | TargetConfig::Servicebus(_) => {}
     }
     lines
 }
@@ -311,6 +356,13 @@ fn target(target: &TargetConfig) -> String {
         }
         TargetConfig::Nats(nats) => {
             format!("nats, subject `{}` at {}{}", nats.subject, nats.url, as_event(nats.envelope))
+        }
+        TargetConfig::Servicebus(keys) => {
+            let envelope = in_amqp(keys.envelope);
+            format!("servicebus, {} at {}{envelope}", keys.address(), keys.connection)
+        }
+        TargetConfig::Amqp(amqp) => {
+            format!("amqp, address `{}` at {}{}", amqp.address, amqp.url, in_amqp(amqp.envelope))
         }
         TargetConfig::Rabbitmq(rabbitmq) => format!(
             "rabbitmq, exchange `{}`, routing key `{}` at {}{}",

@@ -47,7 +47,10 @@ impl KafkaConnection {
 
     /// Asks a broker for the topic of a destination. The error says what to change.
     pub async fn probe_destination(&self, topic: &str) -> Result<String, ProbeError> {
-        self.probe(&DESTINATION, &[topic.to_owned()], |producer: &BaseProducer<Listener>| {
+        // The topics of a template are known when there is a message.
+        let topics: Vec<String> =
+            (!topic.contains("{{")).then(|| topic.to_owned()).into_iter().collect();
+        self.probe(&DESTINATION, &topics, |producer: &BaseProducer<Listener>| {
             let found = metadata(producer.client());
             if found.is_err() {
                 (0..EVENTS).for_each(|_| producer.poll(EVENT_TIME));
@@ -96,7 +99,8 @@ impl KafkaConnection {
             )
             .into());
         }
-        Ok(format!("a broker at {} answers and has {}", self.brokers, topics.join(", ")))
+        let has = if topics.is_empty() { "" } else { " and has " };
+        Ok(format!("a broker at {} answers{has}{}", self.brokers, topics.join(", ")))
     }
 }
 

@@ -9,7 +9,7 @@ use relais_core::{
     bulk::BulkJob,
     dead_letter::{DeadLetter, Origin},
     id_prefix::{IdKind, IdPrefix},
-    inbox::InboxRow,
+    inbox::{InboxRow, original_source},
     inspect::InspectExt,
     outbox::OutboxRow,
     process::{Process, ProcessRef},
@@ -179,12 +179,35 @@ async fn message(store: &dyn StoreDriver, id: &str) -> Result<Vec<SubjectRow>, S
         return Ok(trail.sent.into_iter().map(boxed_outbox).collect());
     }
     if !trail.received.is_empty() {
-        return Ok(trail.received.into_iter().map(boxed_inbox).collect());
+        return Ok(originals(trail.received).into_iter().map(boxed_inbox).collect());
     }
     let known = !trail.caused.is_empty()
         || !trail.process_log.is_empty()
         || trail.dead_letters.iter().any(|letter| letter.origin != Origin::Process);
     Ok(known.then(|| SubjectRow::Removed(id.to_owned())).into_iter().collect())
+}
+
+/// Leaves out the copies for subscribers (`@billing::shop`) beside the row itself: they are effects of it. A copy
+/// whose row was removed stays.
+fn originals(rows: Vec<InboxRow>) -> Vec<InboxRow> {
+    let systems: HashSet<String> = rows.iter().map(|row| row.source_system.clone()).collect();
+    let is_copy = |row: &InboxRow| {
+        let original = original_source(&row.source_system);
+        original != row.source_system && systems.contains(&original)
+    };
+    rows.into_iter().filter(|row| !is_copy(row)).collect()
+}
+
+/// Returns the copies of an inbox row for subscribers.
+pub(super) async fn copies(
+    store: &dyn StoreDriver,
+    row: &InboxRow,
+) -> Result<Vec<InboxRow>, StoreError> {
+    let mut rows = store.trail(row.message_id.clone()).await?.received;
+    rows.retain(|copy| {
+        copy.id != row.id && original_source(&copy.source_system) == row.source_system
+    });
+    Ok(rows)
 }
 
 /// Returns the outbox row of a message: the oldest, if several destinations have one with this id.
@@ -200,7 +223,7 @@ pub(super) async fn received(
     store: &dyn StoreDriver,
     id: &str,
 ) -> Result<Option<InboxRow>, StoreError> {
-    Ok(store.trail(id.to_owned()).await?.received.pop())
+    Ok(originals(store.trail(id.to_owned()).await?.received).pop())
 }
 
 /// Returns a process by its id, or by `TYPE/BUSINESS-KEY`.

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::{
     EVENTS_MAX, Explanation, THINGS_MAX, Thing, ThingKind, ThingName, ThingRole, TimelineEvent,
     events, order,
-    subject::{SubjectRow, load, received, sent},
+    subject::{SubjectRow, copies, load, received, sent},
 };
 
 /// Maximum length of the chain of causes.
@@ -174,6 +174,11 @@ impl Walk<'_> {
     async fn follow(&mut self, row: &SubjectRow) -> Result<(), StoreError> {
         match row {
             SubjectRow::Inbox(_) | SubjectRow::Removed(_) => {
+                if let SubjectRow::Inbox(row) = row {
+                    for copy in copies(self.store, row).await? {
+                        self.effect(SubjectRow::Inbox(Box::new(copy)));
+                    }
+                }
                 let id = row.message_id();
                 for entry in self.store.trail(id.clone()).await?.process_log {
                     self.follow_process(entry.process_id, entry.seq).await?;
