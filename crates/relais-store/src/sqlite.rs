@@ -180,7 +180,7 @@ impl SqliteStore {
                 }
                 FetchedPart::Cut { progress: found, passed } => {
                     let all_wait = self.pass(&fetch, passed, None).await?;
-                    // A row whose obstacle was gone goes before later rows of its key: walk again.
+                    // A row whose obstacle was removed goes before later rows of its key: walk again.
                     progress = if all_wait { found } else { FetchProgress::default() };
                 }
             }

@@ -76,7 +76,16 @@ pub(super) fn list(
     rows: &[i64],
 ) -> Result<Vec<Attempt>, StoreError> {
     let params = (origin.as_str(), json_array(rows), limit(PAGE_MAX));
-    all(db, include_str!("sql/attempts.sql"), params, |c| c.attempt())
+    all(db, include_str!("sql/attempts.sql"), params, |c| Attempt {
+        origin: c.origin("origin"),
+        origin_id: c.integer("origin_id"),
+        attempt: c.attempts("attempt"),
+        at: c.some_time("at"),
+        outcome: c.string("outcome"),
+        error_code: c.text("error_code"),
+        error_message: c.text("error_message"),
+        worker: c.string("worker"),
+    })
 }
 
 /// Removes the attempts of rows that were just removed.

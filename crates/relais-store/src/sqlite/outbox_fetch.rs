@@ -1,7 +1,8 @@
 //! Finds the rows of a destination that can be sent: due rows, and fresh ones behind its position.
 //!
 //! Invariant: rows of a key come in the order of their ids. A fresh row behind an obstacle is passed into
-//! `relais_waiting` once; no later fetch meets it there before the obstacle is gone.
+//! `relais_waiting` once, and only if no earlier row of its key stays fresh; no later fetch meets it there before
+//! the obstacle is removed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,6 +29,8 @@ pub(super) struct FetchProgress {
     found: BTreeMap<i64, (i16, usize)>,
     /// The first fresh row of the lanes.
     first_fresh: Option<i64>,
+    /// Keys of fresh rows that the worker holds.
+    held_keys: HashSet<String>,
     walked_to: Option<i64>,
     fresh: usize,
     bytes: usize,
@@ -177,7 +180,11 @@ impl OutboxSearch<'_> {
                 continue;
             }
             self.progress.first_fresh.get_or_insert(id);
-            if self.skip_ids.contains(&id) || self.skip_keys.contains(&*key) {
+            if self.skip_ids.contains(&id) {
+                self.progress.held_keys.insert(key.into_owned());
+                continue;
+            }
+            if self.skip_keys.contains(&*key) {
                 continue;
             }
             let delay = cells.integer(3);
@@ -185,6 +192,10 @@ impl OutboxSearch<'_> {
                 self.hold(id, &key)?;
             }
             if delay > 0 || self.is_blocked(id, &key)? {
+                // Behind a row that the worker holds it stays fresh: that row has to be passed first.
+                if self.progress.held_keys.contains(&*key) {
+                    continue;
+                }
                 self.passed.push(id);
                 if self.passed.len() == PASSED_MAX {
                     self.progress.walked_to = Some(id);

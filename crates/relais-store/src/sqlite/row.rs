@@ -12,7 +12,7 @@ use relais_core::{
     control::ControlKind,
     dead_letter::{DeadLetter, Origin},
     inbox::{InboxRow, InboxStatus},
-    inspect::{Attempt, AuditEntry},
+    inspect::AuditEntry,
     lane::OwnedLane,
     message::{Category, Headers},
     outbox::{OutboxRow, OutboxStatus},
@@ -92,9 +92,7 @@ impl<'a, 'b> Cells<'a, 'b> {
     pub(super) fn new(row: &'a Row<'b>) -> Self {
         Self { row, unknown: RefCell::default() }
     }
-}
 
-impl Cells<'_, '_> {
     /// Returns a text without a copy; an empty one for what is no text.
     pub(super) fn text_ref(&self, column: impl Column) -> Cow<'_, str> {
         match self.row.get_ref(column) {
@@ -164,7 +162,7 @@ impl Cells<'_, '_> {
         self.time(column).unwrap_or(Timestamp(0))
     }
 
-    fn attempts(&self, column: impl Column) -> u32 {
+    pub(super) fn attempts(&self, column: impl Column) -> u32 {
         u32::try_from(self.integer(column).max(0)).unwrap_or(u32::MAX)
     }
 
@@ -320,19 +318,6 @@ impl Cells<'_, '_> {
         }
     }
 
-    pub(super) fn attempt(&self) -> Attempt {
-        Attempt {
-            origin: self.origin("origin"),
-            origin_id: self.integer("origin_id"),
-            attempt: self.attempts("attempt"),
-            at: self.some_time("at"),
-            outcome: self.string("outcome"),
-            error_code: self.text("error_code"),
-            error_message: self.text("error_message"),
-            worker: self.string("worker"),
-        }
-    }
-
     pub(super) fn audit_entry(&self) -> AuditEntry {
         AuditEntry {
             id: self.integer("id"),
@@ -359,7 +344,7 @@ impl Cells<'_, '_> {
         self.known(column, ControlKind::parse, ControlKind::Destination)
     }
 
-    fn origin(&self, column: impl Column) -> Origin {
+    pub(super) fn origin(&self, column: impl Column) -> Origin {
         self.known(column, Origin::parse, Origin::Process)
     }
 }

@@ -1,7 +1,7 @@
 //! Rows in `relais_waiting`: they enter it with what makes them wait, and leave it with their settlement.
 //!
 //! Invariant: of each key, the rows behind an obstacle become due in the transaction that removes it. SQLite has
-//! one writer, so no row is passed behind an obstacle that is already gone.
+//! one writer, so no row is passed behind an obstacle that is already removed.
 
 use std::{
     collections::BTreeSet,

@@ -167,6 +167,23 @@ async fn more_rows_than_one_write_passes_are_passed_by_one_fetch() {
 }
 
 #[tokio::test]
+async fn a_row_is_not_passed_before_an_earlier_one_that_the_worker_holds() {
+    let bed = Bed::new().await;
+    let lanes = bed.lease(scope(), "w1").await;
+    let (first, _) = send(&bed, "k").await;
+    fill(&bed, DESTINATION, "'k'", 3);
+    park(&bed, &lanes, first).await;
+    let mut held = Fetch::new(scope(), lanes.clone(), 10);
+    held.skip_ids = vec![first, first + 2];
+    assert!(bed.store.fetch_outbox(held).await.unwrap().is_empty());
+    assert_eq!(bed.count(&format!("relais_waiting WHERE id > {first} + 1")), 0, "not before it");
+    assert!(bed.fetch(&lanes, 10).await.is_empty());
+    assert_eq!(waiting(&bed), 3);
+    decide(&bed, Resolution::Discarded).await;
+    assert_eq!(deliver(&bed, &lanes, 10).await, [first + 1, first + 2, first + 3]);
+}
+
+#[tokio::test]
 async fn a_retry_holds_rows_that_were_due_behind_it() {
     let bed = Bed::new().await;
     let lanes = bed.lease(scope(), "w1").await;

@@ -306,7 +306,7 @@ VALUES (1, 'O', 'done', 'E', 'orders', '{}', 'DISPATCHED', 1, NULL, NULL, NULL, 
        (7, 'O', 'backoff', 'E', 'orders', '{}', 'PENDING', 0, NULL, NULL, NULL, NULL),
        (8, 'O', 'delayed', 'E', 'orders', '{}', 'PENDING', 0, NULL, NULL, NULL, NULL),
        (9, 'O', 'done', 'E', 'other', '{}', 'DISPATCHED', 1, NULL, NULL, NULL, '2026-01-01T00:00:00.000Z'),
-       (20, 'O', 'gone', 'E', 'orders', '{}', 'PENDING', 0, NULL, NULL, NULL, NULL);
+       (20, 'O', 'removed', 'E', 'orders', '{}', 'PENDING', 0, NULL, NULL, NULL, NULL);
 DELETE FROM relais_outbox WHERE id = 20;
 INSERT INTO relais_dead_letter (id, origin, origin_id, message_id, destination, msg_key, failed_status, parked_by, parks_key)
 VALUES ('00000000-0000-4000-8000-000000000001', 'outbox', 5, 'm', 'orders', 'parked', 'FAILED', 'w', 1);

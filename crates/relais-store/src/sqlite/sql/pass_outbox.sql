@@ -1,5 +1,5 @@
 -- Fresh rows behind an obstacle, or with a delay, wait from now on. The ids come as a JSON array; the obstacles
--- are looked up again, because one may be gone since the walk.
+-- are looked up again, because one may be removed since the walk.
 INSERT INTO relais_waiting (id, destination, msg_key, due_at, holds_key)
 SELECT f.id, f.destination, f.msg_key, CASE WHEN f.is_delayed THEN f.next_attempt_at END,
        NOT f.is_delayed OR f.attempts > 0 OR f.error_code IS NOT NULL
