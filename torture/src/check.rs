@@ -326,8 +326,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_in_the_tables_is_found() {
         assert!(found_in("").await.is_empty());
-        let pending =
-            r#"INSERT INTO relais_outbox VALUES (1, 'PENDING', '{"name": "s7-1"}', NULL, 's7', 0, NULL)"#;
+        let pending = r#"INSERT INTO relais_outbox VALUES (1, 'PENDING', '{"name": "s7-1"}', NULL, 's7', 0, NULL)"#;
         assert_eq!(found_in(pending).await.count("stranded"), 1);
         let parked = "INSERT INTO relais_parked_key VALUES ('s7')";
         assert_eq!(found_in(parked).await.count("stranded"), 1);
