@@ -94,7 +94,8 @@ async fn walk(
         position = read.position;
         answer = answer.or(read.answer);
         let last_seen = read.seen.iter().filter(|row| row.fresh).map(|row| row.id).max();
-        let is_passed = pass(client, destination, fetch, &read.blocked).await?;
+        part.skip_ids.extend(read.rows.iter().map(|row| row.id));
+        let is_passed = pass(client, destination, &part, &read.blocked).await?;
         let walked = read.seen.iter().filter(|row| row.fresh).count();
         let bytes: usize = read.rows.iter().map(|row| row.payload.len()).sum();
         let bytes_max = part.payloads.bytes().unwrap_or(usize::MAX);
@@ -104,7 +105,6 @@ async fn walk(
             Payloads::UpTo(bytes_max) => Payloads::UpTo(bytes_max.saturating_sub(bytes)),
             Payloads::Omitted => Payloads::Omitted,
         };
-        part.skip_ids.extend(read.rows.iter().map(|row| row.id));
         complete_to = match () {
             () if !is_passed || !fetch.skip_keys.is_empty() => None,
             () if is_cut => read.rows.last().map(|row| row.id),
@@ -222,6 +222,7 @@ async fn pass(
     let statement = client.prepare_cached(sql!("pass_outbox")).await?;
     let mut values = proof.values(&[&scope, &destination]);
     values.push(&behind);
+    values.push(&fetch.skip_ids);
     Ok(client.execute(&statement, &values).await? == blocked.len() as u64)
 }
 

@@ -30,11 +30,14 @@ passable AS MATERIALIZED (
     JOIN asked AS s ON s.id = f.id
     WHERE f.next_attempt_at > now() OR s.behind IN (SELECT id FROM holder)
        OR md5(f.msg_key) IN (SELECT key_hash FROM parked)),
--- The first row of each key that stays fresh: later rows of the key stay too, or they would come first.
+-- The first row of each key that stays fresh, also if the worker holds it ($7): later rows of the key stay too, or
+-- they would come first.
 stays AS MATERIALIZED (
     SELECT coalesce(o.msg_key, o.aggregate_id COLLATE "C") AS msg_key, min(o.id) AS id
     FROM relais_outbox AS o
-    WHERE o.id = ANY ($3::bigint[]) AND o.status = 'PENDING' AND o.id NOT IN (SELECT id FROM passable)
+    WHERE (o.id = ANY ($3::bigint[]) OR o.id = ANY ($7::bigint[])) AND o.status = 'PENDING'
+      AND o.id NOT IN (SELECT id FROM passable)
+      AND (SELECT w.id FROM relais_waiting AS w WHERE w.id = o.id LIMIT 1) IS NULL
     GROUP BY 1)
 INSERT INTO relais_waiting (id, destination, msg_key, due_at, holds_key)
 SELECT p.id, $2, p.msg_key, CASE WHEN p.next_attempt_at > now() THEN p.next_attempt_at END,
