@@ -171,7 +171,7 @@ impl WaitingModel {
         self.0.bug == Some(bug)
     }
 
-    /// Whether the pass of a read may begin now; otherwise its row is left to the next fetch.
+    /// Returns whether the pass of a read may begin now; otherwise its row is left to the next fetch.
     fn may_pass(&self, state: &WaitingModelState, read: BlockedRead) -> bool {
         let is_locked = state.settlement.is_some_and(|s| s.locked && s.row == read.holder);
         self.has(WaitingBug::PassWithoutFence)

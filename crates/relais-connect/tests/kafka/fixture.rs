@@ -1,6 +1,6 @@
 //! The places of the contract: a topic behind a proxy, and sources whose database is in memory.
 //!
-//! A broker tells its clients its own address, so the proxy must be at the one address that the broker
+//! A broker returns its own address to its clients, so the proxy must be at the one address that the broker
 //! names: the checks run one after the other.
 
 use std::{collections::BTreeSet, hash::BuildHasher, sync::Arc, time::Duration};

@@ -128,7 +128,7 @@ $$BEGIN
     RETURN FOUND;
 END$$;
 
--- Ends a claim and locks its message; FALSE if the claim was lost, or the message is settled or gone.
+-- Ends a claim and locks its message; FALSE if the claim was lost, or the message is settled or deleted.
 CREATE FUNCTION relais_end_claim(the_row bigint, the_fence bigint) RETURNS boolean LANGUAGE plpgsql AS
 $$BEGIN
     PERFORM FROM relais_outbox WHERE id = the_row AND status = 'PENDING' FOR NO KEY UPDATE;
