@@ -4,6 +4,7 @@ mod admin;
 mod adopt;
 #[cfg_attr(not(feature = "amqp"), path = "wire/without_amqp.rs")]
 mod amqp;
+mod brokers;
 mod connect;
 mod dead_letters;
 mod handler;
@@ -242,39 +243,19 @@ pub(crate) async fn app(
     }
     let (mut listening, mut states) = (Vec::new(), Vec::new());
     for settings in &settings.sources {
-        let source: Box<dyn Source> = match &settings.origin {
-            SourceOrigin::Amqp(origin) => {
-                let (source, state) = amqp::source(settings, origin)?;
-                states.push((settings.name.clone(), state));
-                source
-            }
-            SourceOrigin::Kafka(origin) => {
-                let (source, state) = kafka::source(settings, origin)?;
-                states.push((settings.name.clone(), state));
-                source
-            }
-            SourceOrigin::Nats(origin) => {
-                let (source, state) = nats::source(settings, origin)?;
-                states.push((settings.name.clone(), state));
-                source
-            }
-            SourceOrigin::Rabbitmq(origin) => {
-                let (source, state) = rabbitmq::source(settings, origin)?;
-                states.push((settings.name.clone(), state));
-                source
-            }
-            SourceOrigin::Servicebus(origin) => {
-                let (source, state) = servicebus::source(settings, origin)?;
-                states.push((settings.name.clone(), state));
-                source
-            }
-            SourceOrigin::Http(origin) => {
+        let source: Box<dyn Source> = match (&settings.origin, brokers::source(settings)?) {
+            (SourceOrigin::Http(origin), _) => {
                 let source = HttpSource::bind(http_source(settings, origin)?)
                     .await
                     .map_err(|error| settings.error(error))?;
                 listening.push((settings.name.clone(), source.local_addr()));
                 Box::new(source)
             }
+            (_, Some((source, state))) => {
+                states.push((settings.name.clone(), state));
+                source
+            }
+            (_, None) => continue,
         };
         app = app.source(&settings.name, source);
     }
@@ -293,12 +274,8 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
     let destinations: Vec<WireError> =
         settings.destinations.iter().filter_map(|d| make(d, None, &mut sessions).err()).collect();
     let sources = settings.sources.iter().filter_map(|source| match &source.origin {
-        SourceOrigin::Amqp(origin) => amqp::source(source, origin).err(),
         SourceOrigin::Http(origin) => http_source(source, origin).err(),
-        SourceOrigin::Kafka(origin) => kafka::source(source, origin).err(),
-        SourceOrigin::Nats(origin) => nats::source(source, origin).err(),
-        SourceOrigin::Rabbitmq(origin) => rabbitmq::source(source, origin).err(),
-        SourceOrigin::Servicebus(origin) => servicebus::source(source, origin).err(),
+        _ => brokers::source(source).err(),
     });
     let handlers = settings.handlers.iter().filter_map(|config| handler::make(config).err());
     let refused = adopt::refused(settings);

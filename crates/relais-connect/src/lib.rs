@@ -41,6 +41,10 @@ pub mod nats;
 )]
 pub mod nats_settings;
 #[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
+#[cfg_attr(
+    not(feature = "rabbitmq"),
+    allow(dead_code, reason = "only RabbitMQ replaces a consumer")
+)]
 mod prefetch;
 mod probe_error;
 #[cfg(feature = "rabbitmq")]
@@ -68,6 +72,10 @@ pub mod servicebus_settings;
     feature = "nats",
     feature = "rabbitmq"
 ))]
+#[cfg_attr(
+    not(any(feature = "amqp", feature = "kafka", feature = "nats", feature = "rabbitmq")),
+    allow(dead_code, reason = "a build without a broker checks the settings only")
+)]
 mod template;
 #[cfg(any(feature = "amqp", feature = "http", feature = "nats", feature = "rabbitmq"))]
 mod tls_files;

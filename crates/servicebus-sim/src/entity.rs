@@ -62,7 +62,7 @@ pub(crate) struct LockedMessage {
     pub(crate) message: AnyMessage,
 }
 
-/// What a receiver did with a delivery.
+/// The decision of a receiver about a delivery.
 #[derive(Clone, Debug)]
 pub(crate) enum Settlement {
     Complete,

@@ -176,21 +176,7 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
         let _ = writeln!(out, "              {}", escape(&line, LineBreaks::Escape));
     }
     let _ = writeln!(out, "outbox        {}", counts(outbox));
-    let processes: Vec<Count> =
-        status.overview.processes.iter().filter(|count| count.rows > 0).cloned().collect();
-    if !processes.is_empty() {
-        let due = match status.overview.timers_due {
-            0 => String::new(),
-            due => format!(", {due} timers due"),
-        };
-        let _ = writeln!(out, "processes     {}{due}", counts(&processes));
-    }
-    let waiting = status.overview.processes_need_operator;
-    if waiting > 0 {
-        let need = if waiting == 1 { "needs" } else { "need" };
-        let text = format!("{waiting} {need} an operator (relais dead-letter list)");
-        let _ = writeln!(out, "              {}", output.paint(&text, Tone::Bad));
-    }
+    out.push_str(&processes(output, &status.overview));
     for line in control::paused(controls, *now) {
         let _ = writeln!(out, "paused        {}", output.paint(&line, Tone::Waiting));
     }
@@ -232,6 +218,27 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
         }
     }
     let _ = write!(out, "\n{}", workers(output, &status.overview));
+    out
+}
+
+/// Returns the lines about processes, if there are any.
+fn processes(output: &Output, overview: &Overview) -> String {
+    let mut out = String::new();
+    let processes: Vec<Count> =
+        overview.processes.iter().filter(|count| count.rows > 0).cloned().collect();
+    if !processes.is_empty() {
+        let due = match overview.timers_due {
+            0 => String::new(),
+            due => format!(", {due} timers due"),
+        };
+        let _ = writeln!(out, "processes     {}{due}", counts(&processes));
+    }
+    let waiting = overview.processes_need_operator;
+    if waiting > 0 {
+        let need = if waiting == 1 { "needs" } else { "need" };
+        let text = format!("{waiting} {need} an operator (relais dead-letter list)");
+        let _ = writeln!(out, "              {}", output.paint(&text, Tone::Bad));
+    }
     out
 }
 

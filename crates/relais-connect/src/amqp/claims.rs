@@ -101,7 +101,8 @@ impl ClaimsLink {
             AmqpOpenError::Session(format!("cannot put a token: {error}"))
         };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let (end, id) = ((now + access.lifetime).as_secs(), Uuid::now_v7().to_string());
+        // Whole seconds, and not less than the lifetime.
+        let (end, id) = ((now + access.lifetime).as_secs() + 1, Uuid::now_v7().to_string());
         let request = access.request(&self.reply_to, &id, end);
         self.sender.send(request).await.map_err(|error| failed(&error))?;
         loop {
@@ -114,7 +115,7 @@ impl ClaimsLink {
         }
     }
 
-    /// Renews the token until that fails; then the broker ends the links, and a new connection is opened.
+    /// Renews the token until that fails; then the connection is not usable any more.
     pub(super) async fn renew(mut self, access: SharedAccess) {
         loop {
             tokio::time::sleep(access.lifetime * RENEW_AT.0 / RENEW_AT.1).await;

@@ -203,7 +203,9 @@ impl OpenAmqpConnection {
     }
 
     pub(crate) fn is_usable(&self) -> bool {
-        !*self.ended.borrow()
+        // Without a valid token the broker ends every link.
+        let is_open = self.renewal.as_ref().is_none_or(|renewal| !renewal.is_finished());
+        is_open && !*self.ended.borrow()
     }
 
     /// Returns the session for the time of an attach.

@@ -108,7 +108,7 @@ impl ReceivingLink {
         self.receiver.credit()
     }
 
-    /// Lets the broker send up to this many messages ahead. Tells it only when that matters. Credit is
+    /// Lets the broker send up to this many messages ahead. Sends that only when it matters. Credit is
     /// never taken back: the broker may have used it, and the library counts such messages as an error.
     pub(crate) async fn allow(&mut self, credit: u32) -> Result<(), AmqpFailure> {
         let current = self.receiver.credit();

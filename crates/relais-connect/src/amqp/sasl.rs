@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_and_a_missing_mechanism_are_told_apart() {
+    async fn a_refusal_and_a_missing_mechanism_are_different_errors() {
         let refused = login(&[NAME], vec![outcome(SaslCode::Auth)]).await;
         assert!(matches!(refused, Err(OpenError::SaslError { code: SaslCode::Auth, .. })));
         let missing = login(&["PLAIN"], Vec::new()).await;

@@ -112,6 +112,8 @@ pub struct ServiceBusSource {
     links: Vec<AmqpSource>,
     /// The link of the last batch.
     active: usize,
+    /// The last batch was not settled: it is returned again before any other.
+    is_open: bool,
 }
 
 impl ServiceBusSource {
@@ -139,7 +141,7 @@ impl ServiceBusSource {
             AmqpSource::of_peer(name.clone(), peer.clone(), plan.clone(), format.clone(), prefetch)
         };
         let links = (0..count).map(|_| one()).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { name, links, active: 0 })
+        Ok(Self { name, links, active: 0, is_open: false })
     }
 
     /// Returns the state; it stays valid after the source is moved.
@@ -153,16 +155,18 @@ impl Source for ServiceBusSource {
     async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
         // Fair: the link after the last one is asked first. A dropped `next` loses nothing.
         let count = self.links.len();
-        let first = (self.active + 1) % count;
+        let first = if self.is_open { self.active } else { (self.active + 1) % count };
         let (low, high) = self.links.split_at_mut(first);
         let waiting = high.iter_mut().chain(low).map(|link| link.next(max));
         let (batch, at, others) = select_all(waiting).await;
         drop(others);
         self.active = (first + at) % count;
+        self.is_open = batch.is_ok();
         batch
     }
 
     async fn acknowledge(&mut self, accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
+        self.is_open = false;
         self.links[self.active].acknowledge(accepted).await
     }
 
@@ -175,6 +179,7 @@ impl Source for ServiceBusSource {
     }
 
     async fn close(&mut self) {
+        self.is_open = false;
         futures_util::future::join_all(self.links.iter_mut().map(|link| link.close())).await;
     }
 }

@@ -85,7 +85,7 @@ async fn a_wrong_key_and_a_missing_queue_are_configuration_errors() {
 async fn the_token_is_renewed_before_it_expires() {
     let world = World::new("orders", "orders").await;
     let connection =
-        ServiceBusConnection { token_lifetime: Duration::from_secs(2), ..world.connection() };
+        ServiceBusConnection { token_lifetime: Duration::from_secs(3), ..world.connection() };
     let settings = ServiceBusPublisherSettings { connection, ..world.target_settings() };
     let publisher = ServiceBusPublisher::new(settings).unwrap();
     let mut number = 0;

@@ -1,3 +1,5 @@
+//! Every condition, outcome and error with its verdict.
+
 use fe2o3_amqp_types::messaging::{Accepted, Modified, Rejected, Released};
 
 use super::*;
