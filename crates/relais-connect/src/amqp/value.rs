@@ -129,7 +129,7 @@ mod tests {
 
     fn data(sections: &[&[u8]]) -> Body<Value> {
         Body::Data(Batch::new(
-            sections.iter().map(|one| Data(Binary::from(one.to_vec()))).collect(),
+            sections.iter().map(|one| Data(Binary::from(one.to_vec()))).collect::<Vec<_>>(),
         ))
     }
 

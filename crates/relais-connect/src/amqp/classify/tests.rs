@@ -4,6 +4,9 @@ use fe2o3_amqp_types::messaging::{Accepted, Modified, Rejected, Released};
 
 use super::*;
 
+const MODIFIED: Modified =
+    Modified { delivery_failed: None, undeliverable_here: None, message_annotations: None };
+
 fn error(condition: &str) -> Error {
     Error::new(ErrorCondition::Custom(condition.into()), Some("why".to_owned()), None)
 }
@@ -65,7 +68,7 @@ fn only_accepted_is_delivered() {
     assert!(matches!(full, Delivery::Busy { .. }), "{full:?}");
     for (answer, name) in [
         (Outcome::Released(Released {}), "AMQP_RELEASED"),
-        (Outcome::Modified(Modified::default()), "AMQP_MODIFIED"),
+        (Outcome::Modified(MODIFIED), "AMQP_MODIFIED"),
     ] {
         let delivery = outcome(&answer);
         assert!(matches!(delivery, Delivery::Retry { .. }), "{delivery:?}");
