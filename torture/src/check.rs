@@ -100,9 +100,9 @@ impl std::fmt::Display for Findings {
 
 /// Rows that should have come to their end, by table. Poison keys never do.
 const OPEN: &str = "\
-    SELECT 'outbox ' || CAST(id AS TEXT) || ' ' || status || ' ' || msg_key || ' ' \
+    SELECT 'outbox ' || CAST(id AS TEXT) || ' ' || status || ' ' || coalesce(msg_key, aggregate_id) || ' ' \
     || CAST(attempts AS TEXT) || ' attempts ' || coalesce(error_code, '') FROM relais_outbox \
-    WHERE status <> 'DISPATCHED' AND msg_key NOT IN (POISON_KEYS) \
+    WHERE status <> 'DISPATCHED' AND coalesce(msg_key, aggregate_id) NOT IN (POISON_KEYS) \
     UNION ALL SELECT 'inbox ' || CAST(id AS TEXT) || ' ' || status FROM relais_inbox WHERE status NOT IN ('PROCESSED', 'SERDE_ERROR') \
     UNION ALL SELECT 'parked key ' || msg_key FROM relais_parked_key WHERE msg_key NOT IN (POISON_KEYS)";
 
@@ -326,8 +326,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_left_in_the_tables_is_found() {
         assert!(found_in("").await.is_empty());
-        let pending =
-            r#"INSERT INTO relais_outbox VALUES (1, 'PENDING', '{"name": "s7-1"}', 's7', 0, NULL)"#;
+        let pending = r#"INSERT INTO relais_outbox VALUES (1, 'PENDING', '{"name": "s7-1"}', NULL, 's7', 0, NULL)"#;
         assert_eq!(found_in(pending).await.count("stranded"), 1);
         let parked = "INSERT INTO relais_parked_key VALUES ('s7')";
         assert_eq!(found_in(parked).await.count("stranded"), 1);
@@ -352,7 +351,7 @@ mod tests {
         assert_eq!(count(&dead("q7")).await, 1);
         assert_eq!(count(&dead("p0")).await, 1, "20 attempts take longer than a run");
         let behind = "INSERT INTO relais_parked_key VALUES ('q0'); \
-                      INSERT INTO relais_outbox VALUES (1, 'PENDING', '{}', 'q0', 0, NULL)";
+                      INSERT INTO relais_outbox VALUES (1, 'PENDING', '{}', NULL, 'q0', 0, NULL)";
         let found = found_in(&format!("{}; {behind}", dead("q0"))).await;
         assert!(found.is_empty(), "{found}");
     }

@@ -1,6 +1,17 @@
 //! The script `broker` in the directory of a private broker: the only way to start and kill it.
 
-use std::{path::Path, process::Command};
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::fs::{OpenOptionsExt, symlink},
+    path::Path,
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+
+/// The script of brokers that run in Java.
+const JAVA: &str = include_str!("../java/broker");
 
 /// Returns the script, read by a shell: a file just written may not be executed while a process that was
 /// started meanwhile still has it open.
@@ -8,6 +19,23 @@ pub(crate) fn broker(directory: &Path) -> Command {
     let mut shell = Command::new("sh");
     shell.arg(directory.join("broker"));
     shell
+}
+
+/// Writes the script of a broker that runs in Java, and all it needs except the arguments. A line with
+/// `ready` in it means that the broker serves.
+pub(crate) fn fill(directory: &Path, java: &Path, jars: &Path, ready: &str) -> Result<()> {
+    symlink(java, directory.join("java"))?;
+    symlink(jars, directory.join("jars"))?;
+    fs::write(directory.join("ready"), ready)?;
+    let program =
+        OpenOptions::new().write(true).create_new(true).mode(0o700).open(directory.join("broker"));
+    program?.write_all(JAVA.as_bytes()).context("cannot write the broker's script")
+}
+
+/// Writes the arguments of Java.
+pub(crate) fn arguments(directory: &Path, arguments: &[String]) -> Result<()> {
+    let lines = arguments.join("\n") + "\n";
+    fs::write(directory.join("arguments"), lines).context("cannot write the broker's arguments")
 }
 
 /// Checks of a script whose server is a fake.

@@ -4,12 +4,8 @@
 //! Invariant: the process is started and killed only by the script `broker` of the directory, which
 //! the tests may call too; the keeper of the directory ends it, whichever process started it.
 
-mod install;
-
 use std::{
-    fs::{self, OpenOptions},
-    io::Write,
-    os::unix::fs::{OpenOptionsExt, symlink},
+    fs,
     path::Path,
     process::{Command, Stdio},
 };
@@ -17,13 +13,13 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    broker_script::broker,
-    command, ports,
+    broker_script::{self, broker},
+    command,
+    maven::{self, MavenBroker},
+    ports,
     scratch::{Scratch, Stop},
     servers::{PrivateServer, ServerOutcome},
 };
-
-pub(crate) use install::install_if_missing;
 
 pub(crate) const NAME: &str = "Apache Kafka";
 /// The variable with the address of the broker, for the tests.
@@ -34,17 +30,34 @@ pub(crate) const RESTART_VARIABLE: &str = "RELAIS_TEST_KAFKA_RESTART";
 /// The variables that name the listener with TLS and passwords, and the certificate it shows.
 pub(crate) const SECURE_VARIABLE: &str = "RELAIS_TEST_KAFKA_SECURE";
 pub(crate) const CERTIFICATE_VARIABLE: &str = "RELAIS_TEST_KAFKA_CERTIFICATE";
+/// The variable that names a listener, and the address that it gives to clients: a test puts its proxy there.
+pub(crate) const PROXIED_VARIABLE: &str = "RELAIS_TEST_KAFKA_PROXIED";
 
 const STOP: Stop = Stop { pid_file: "pid", signal: "KILL" };
 const SETTINGS: &str = include_str!("../kafka/server.properties");
 const LOGGING: &str = include_str!("../kafka/log4j2.properties");
-const BROKER: &str = include_str!("../kafka/broker");
+
+pub(crate) const BROKER: MavenBroker =
+    MavenBroker { name: NAME, folder: "kafka", pom: include_str!("../kafka/pom.xml") };
+/// The arguments of Java, and a part of the line that the broker prints when it serves.
+const ARGUMENTS: [&str; 5] = [
+    "-Dlog4j2.configurationFile=log4j2.properties",
+    "-cp",
+    "jars/*",
+    "kafka.Kafka",
+    "server.properties",
+];
+const READY: &str = "Kafka Server started";
+
+pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
+    BROKER.install_if_missing(target)
+}
 
 pub(crate) fn start(target: &Path) -> Result<ServerOutcome> {
-    let Some(java) = install::java() else {
-        return Ok(ServerOutcome::Missing { name: NAME, why: install::HINT.to_owned() });
+    let Some(java) = maven::java() else {
+        return Ok(ServerOutcome::Missing { name: NAME, why: maven::HINT.to_owned() });
     };
-    let jars = match install::jars(target, &java) {
+    let jars = match BROKER.jars(target, &java) {
         Ok(jars) => jars,
         Err(error) => return Ok(ServerOutcome::Missing { name: NAME, why: format!("{error:#}") }),
     };
@@ -52,10 +65,10 @@ pub(crate) fn start(target: &Path) -> Result<ServerOutcome> {
     let directory = scratch.path();
     fill(directory, &java, &jars)?;
     certify(directory, &java)?;
-    let mut secure = 0;
+    let mut others = BrokerPorts::default();
     let port = ports::first_that_works(|port| {
-        secure = ports::free()?;
-        listen(directory, port, ports::free()?, secure)?;
+        others = BrokerPorts::free()?;
+        listen(directory, port, &others)?;
         format_once(directory)?;
         command::output(broker(directory).arg("start")).map(drop)
     })
@@ -64,21 +77,18 @@ pub(crate) fn start(target: &Path) -> Result<ServerOutcome> {
     let variables = vec![
         (ADDRESS_VARIABLE, format!("127.0.0.1:{port}")),
         (RESTART_VARIABLE, file("broker")),
-        (SECURE_VARIABLE, format!("127.0.0.1:{secure}")),
+        (SECURE_VARIABLE, format!("127.0.0.1:{}", others.secure)),
+        (PROXIED_VARIABLE, format!("127.0.0.1:{},127.0.0.1:{}", others.proxied, others.proxy)),
         (CERTIFICATE_VARIABLE, file("broker.pem")),
     ];
-    let version = install::version().to_owned();
+    let version = BROKER.version().to_owned();
     Ok(ServerOutcome::Running(PrivateServer { name: NAME, version, port, variables, scratch }))
 }
 
-/// All the script `broker` needs, by names that are the same everywhere.
 fn fill(directory: &Path, java: &Path, jars: &Path) -> Result<()> {
-    symlink(java, directory.join("java"))?;
-    symlink(jars, directory.join("jars"))?;
     fs::write(directory.join("log4j2.properties"), LOGGING)?;
-    let program =
-        OpenOptions::new().write(true).create_new(true).mode(0o700).open(directory.join("broker"));
-    program?.write_all(BROKER.as_bytes()).context("cannot write the broker's script")
+    broker_script::fill(directory, java, jars, READY)?;
+    broker_script::arguments(directory, &ARGUMENTS.map(str::to_owned))
 }
 
 /// A certificate that signs itself, for the listener with TLS. Java brings the program that makes it.
@@ -94,10 +104,29 @@ fn certify(directory: &Path, java: &Path) -> Result<()> {
     keytool("-exportcert -rfc -file broker.pem").map(drop)
 }
 
-fn listen(directory: &Path, broker: u16, controller: u16, secure: u16) -> Result<()> {
+/// The ports of a broker besides its own.
+#[derive(Debug, Default)]
+struct BrokerPorts {
+    controller: u16,
+    secure: u16,
+    /// The listener that names [`BrokerPorts::proxy`] to its clients.
+    proxied: u16,
+    proxy: u16,
+}
+
+impl BrokerPorts {
+    fn free() -> Result<Self> {
+        let free = ports::free;
+        Ok(Self { controller: free()?, secure: free()?, proxied: free()?, proxy: free()? })
+    }
+}
+
+fn listen(directory: &Path, broker: u16, others: &BrokerPorts) -> Result<()> {
+    let BrokerPorts { controller, secure, proxied, proxy } = others;
+    let both = format!("BROKER://127.0.0.1:{broker},SECURE://127.0.0.1:{secure}");
     let listeners = format!(
-        "\nlisteners=BROKER://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller},\
-         SECURE://127.0.0.1:{secure}\n\
+        "\nlisteners={both},CONTROLLER://127.0.0.1:{controller},PROXIED://127.0.0.1:{proxied}\n\
+         advertised.listeners={both},PROXIED://127.0.0.1:{proxy}\n\
          controller.quorum.voters=1@127.0.0.1:{controller}\n"
     );
     fs::write(directory.join("server.properties"), SETTINGS.to_owned() + &listeners)

@@ -3,10 +3,12 @@
 //! Invariant: only std, anyhow and serde_json, so that it builds in seconds on a cold machine; and
 //! whatever it starts is stopped and removed again, however it ends (see [`scratch`]).
 
+mod amqp;
 mod apt;
 mod axe;
 mod bench;
 mod broker_script;
+mod certificates;
 mod chromium;
 mod command;
 mod compiler;
@@ -16,6 +18,7 @@ mod faketime;
 mod jobs;
 mod kafka;
 mod languages;
+mod maven;
 mod nats;
 mod packages;
 mod pgbouncer;
@@ -37,7 +40,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask <command>
 
-  test    lint, build and test everything against PostgreSQL, Kafka, RabbitMQ and NATS of its own
+  test    lint, build and test everything against PostgreSQL and brokers of its own
             --quick         no servers, a sample of the tests, five minutes once built
             --filter NAME   only the tests whose name contains NAME, nothing else
             --no-lint       without format, tidy, docs, clippy and cargo-deny

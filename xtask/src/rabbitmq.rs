@@ -10,7 +10,6 @@ use std::{
     io::Write,
     os::unix::fs::{OpenOptionsExt, symlink},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result};
@@ -18,7 +17,7 @@ use anyhow::{Context, Result};
 use crate::{
     apt,
     broker_script::broker,
-    command, ports,
+    certificates, command, ports,
     scratch::{Scratch, Stop},
     servers::{PrivateServer, ServerOutcome},
 };
@@ -83,7 +82,7 @@ pub(crate) fn start(target: &Path) -> Result<ServerOutcome> {
     let scratch = Scratch::of_server(STOP)?;
     let directory = scratch.path();
     fill(directory, &programs)?;
-    certify(directory)?;
+    certificates::make(directory)?;
     let mut secure = 0;
     let port = ports::first_that_works(|port| {
         secure = ports::free()?;
@@ -137,31 +136,6 @@ fn private(directory: &Path, name: &str, mode: u32) -> Result<fs::File> {
     file.with_context(|| format!("cannot write {name}"))
 }
 
-/// An authority with a certificate of the broker and one of a client.
-fn certify(directory: &Path) -> Result<()> {
-    let openssl = |arguments: &str| {
-        let mut openssl = Command::new("openssl");
-        openssl.current_dir(directory).stdin(Stdio::null()).args(arguments.split(' '));
-        command::output(&mut openssl).map(drop)
-    };
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc";
-    openssl(&format!(
-        "req -x509 {key} -keyout ca-key.pem -out ca.pem -days 3650 -subj /CN=relais-test-ca \
-         -addext basicConstraints=critical,CA:TRUE"
-    ))?;
-    for (name, subject, extension) in [
-        ("broker", "/CN=localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-        ("client", "/CN=guest", "extendedKeyUsage=clientAuth"),
-    ] {
-        openssl(&format!(
-            "req -x509 {key} -keyout {name}-key.pem -out {name}.pem -days 3650 -subj {subject} \
-             -CA ca.pem -CAkey ca-key.pem -addext {extension} \
-             -addext basicConstraints=critical,CA:FALSE"
-        ))?;
-    }
-    Ok(())
-}
-
 fn listen(directory: &Path, port: u16, secure: u16) -> Result<()> {
     let file = |name: &str| directory.join(name).display().to_string();
     let settings = format!(
@@ -184,6 +158,8 @@ fn listen(directory: &Path, port: u16, secure: u16) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use crate::broker_script::checks;
 

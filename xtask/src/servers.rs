@@ -10,12 +10,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    axe, chromium, faketime, kafka, languages, nats, pgbouncer, postgres, promtool, rabbitmq,
+    amqp, axe, chromium, faketime, kafka, languages, nats, pgbouncer, postgres, promtool, rabbitmq,
     scratch::Scratch, workspace::Workspace,
 };
 
 /// All variables about servers.
-const VARIABLES: [&str; 18] = [
+const VARIABLES: [&str; 27] = [
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
     kafka::RESTART_VARIABLE,
@@ -34,6 +34,15 @@ const VARIABLES: [&str; 18] = [
     nats::ADDRESS_VARIABLE,
     nats::RESTART_VARIABLE,
     nats::PROGRAM_VARIABLE,
+    amqp::ARTEMIS.variables[0],
+    amqp::ARTEMIS.variables[1],
+    amqp::ARTEMIS.variables[2],
+    amqp::ARTEMIS.variables[3],
+    amqp::QPID.variables[0],
+    amqp::QPID.variables[1],
+    amqp::QPID.variables[2],
+    amqp::QPID.variables[3],
+    amqp::OPEN_VARIABLE,
 ];
 
 /// A running private server; it ends with its directory.
@@ -81,6 +90,7 @@ impl Servers {
         kafka::install_if_missing(&workspace.target)?;
         rabbitmq::install_if_missing(&workspace.target)?;
         nats::install_if_missing(&workspace.target)?;
+        amqp::install_if_missing(&workspace.target)?;
         chromium::install_if_missing()?;
         promtool::install_if_missing(&workspace.target)?;
         pgbouncer::install_if_missing(&workspace.target)?;
@@ -95,6 +105,7 @@ impl Servers {
         thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka::start(target));
             let rabbitmq = scope.spawn(|| rabbitmq::start(target));
+            let amqp = amqp::ALL.map(|broker| scope.spawn(move || amqp::start(broker, target)));
             let postgres = postgres::start()?;
             let tools = [
                 chromium::look(),
@@ -103,7 +114,11 @@ impl Servers {
                 pgbouncer::look(target),
                 faketime::look(target),
             ];
-            let brokers = [joined(kafka.join())?, joined(rabbitmq.join())?, nats::start(target)?];
+            let mut brokers =
+                vec![joined(kafka.join())?, joined(rabbitmq.join())?, nats::start(target)?];
+            for broker in amqp {
+                brokers.push(joined(broker.join())?);
+            }
             Ok(Self { all: [postgres].into_iter().chain(brokers).chain(tools).collect() })
         })
     }

@@ -52,7 +52,6 @@ use relais::{
 };
 use relais_core::{
     control::ControlKind,
-    process::ProcessRef,
     store::{StoreDriver, StoreError},
 };
 use serde::Serialize;
@@ -218,18 +217,6 @@ pub async fn bind_with(
             never = Sampler::run(admin) => match never {},
         }
     }))
-}
-
-/// Parses a process id or `TYPE/BUSINESS-KEY`.
-pub fn process_ref(text: &str) -> Result<ProcessRef, String> {
-    if let Ok(id) = text.parse() {
-        return Ok(ProcessRef::Id(id));
-    }
-    let (process_type, business_key) = text
-        .split_once('/')
-        .filter(|(process_type, key)| !process_type.is_empty() && !key.is_empty())
-        .ok_or_else(|| format!("`{text}` is neither a process id nor TYPE/BUSINESS-KEY"))?;
-    Ok(ProcessRef::key(process_type, business_key))
 }
 
 impl std::fmt::Debug for AdminParts {

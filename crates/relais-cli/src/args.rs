@@ -70,8 +70,10 @@ pub(crate) enum RelaisCommand {
     #[cfg(feature = "demo")]
     #[command(after_help = "Example:\n  relais demo --once")]
     Demo(DemoArgs),
-    /// Write a commented example configuration
-    #[command(after_help = "Example:\n  relais init --config orders.toml")]
+    /// Write a commented configuration: an example, or one for a source and a destination
+    #[command(
+        after_help = "Examples:\n  relais init --config orders.toml\n  relais init --from kafka --to rabbitmq"
+    )]
     Init(InitArgs),
     /// Validate the configuration and explain it
     #[command(after_help = "Example:\n  relais check --connect")]
@@ -172,9 +174,35 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
+    /// Kind of the source; alone it delivers to a log
+    #[arg(long, value_name = "KIND")]
+    pub(crate) from: Option<InitSource>,
+    /// Kind of the destination; alone it reads from HTTP
+    #[arg(long, value_name = "KIND")]
+    pub(crate) to: Option<InitTarget>,
     /// Overwrite an existing file
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// The kinds of sources that `relais init` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InitSource {
+    Http,
+    Kafka,
+    Nats,
+    Rabbitmq,
+}
+
+/// The kinds of destinations that `relais init` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InitTarget {
+    Http,
+    Kafka,
+    Log,
+    Nats,
+    Rabbitmq,
+    Salesforce,
 }
 
 #[derive(Debug, Args)]
@@ -216,8 +244,9 @@ pub(crate) struct MigrateArgs {
     /// Print it for this database (default: the configured one)
     #[arg(long, value_enum, requires = "print", value_name = "KIND")]
     pub(crate) database: Option<DatabaseKind>,
-    /// Print the SQL that creates the PostgreSQL roles PREFIX_owner, PREFIX_runtime, PREFIX_producer and
-    /// PREFIX_reader with their grants, without connecting to the database
+    /// Print the SQL that creates the PostgreSQL roles PREFIX_owner, PREFIX_runtime, PREFIX_producer,
+    /// PREFIX_consumer, PREFIX_publisher and PREFIX_reader with their grants, without connecting to the
+    /// database
     #[arg(long, value_name = "PREFIX", conflicts_with = "print")]
     pub(crate) roles: Option<String>,
     /// Schema of the tables

@@ -28,6 +28,8 @@ pub(crate) mod schema;
 #[cfg(test)]
 mod adopt_tests;
 #[cfg(test)]
+mod amqp_tests;
+#[cfg(test)]
 mod excerpt_tests;
 #[cfg(test)]
 mod kafka_tests;
@@ -41,6 +43,8 @@ mod rabbitmq_tests;
 mod reference_tests;
 #[cfg(test)]
 mod salesforce_tests;
+#[cfg(test)]
+mod servicebus_tests;
 #[cfg(test)]
 mod tests;
 

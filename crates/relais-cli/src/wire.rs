@@ -2,6 +2,9 @@
 
 mod admin;
 mod adopt;
+#[cfg_attr(not(feature = "amqp"), path = "wire/without_amqp.rs")]
+mod amqp;
+mod brokers;
 mod connect;
 mod dead_letters;
 mod handler;
@@ -12,6 +15,8 @@ mod nats;
 #[cfg_attr(not(feature = "rabbitmq"), path = "wire/without_rabbitmq.rs")]
 mod rabbitmq;
 mod salesforce;
+#[cfg_attr(not(feature = "amqp"), path = "wire/without_servicebus.rs")]
+mod servicebus;
 
 use std::{fmt, net::SocketAddr, path::Path, sync::Arc};
 
@@ -203,7 +208,8 @@ pub(crate) async fn app(
         .inbox_retry(settings.inbox_retry)
         .unknown_type_wait(settings.unknown_type_wait)
         .retention(settings.retention)
-        .lease(settings.lease);
+        .lease(settings.lease)
+        .poll_interval(settings.store.poll);
     for route in &settings.routes {
         app = app.route(route.route.clone());
     }
@@ -237,29 +243,19 @@ pub(crate) async fn app(
     }
     let (mut listening, mut states) = (Vec::new(), Vec::new());
     for settings in &settings.sources {
-        let source: Box<dyn Source> = match &settings.origin {
-            SourceOrigin::Kafka(origin) => {
-                let (source, state) = kafka::source(settings, origin)?;
-                states.push((settings.name.clone(), state));
-                source
-            }
-            SourceOrigin::Nats(origin) => {
-                let (source, state) = nats::source(settings, origin)?;
-                states.push((settings.name.clone(), state));
-                source
-            }
-            SourceOrigin::Rabbitmq(origin) => {
-                let (source, state) = rabbitmq::source(settings, origin)?;
-                states.push((settings.name.clone(), state));
-                source
-            }
-            SourceOrigin::Http(origin) => {
+        let source: Box<dyn Source> = match (&settings.origin, brokers::source(settings)?) {
+            (SourceOrigin::Http(origin), _) => {
                 let source = HttpSource::bind(http_source(settings, origin)?)
                     .await
                     .map_err(|error| settings.error(error))?;
                 listening.push((settings.name.clone(), source.local_addr()));
                 Box::new(source)
             }
+            (_, Some((source, state))) => {
+                states.push((settings.name.clone(), state));
+                source
+            }
+            (_, None) => continue,
         };
         app = app.source(&settings.name, source);
     }
@@ -279,9 +275,7 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
         settings.destinations.iter().filter_map(|d| make(d, None, &mut sessions).err()).collect();
     let sources = settings.sources.iter().filter_map(|source| match &source.origin {
         SourceOrigin::Http(origin) => http_source(source, origin).err(),
-        SourceOrigin::Kafka(origin) => kafka::source(source, origin).err(),
-        SourceOrigin::Nats(origin) => nats::source(source, origin).err(),
-        SourceOrigin::Rabbitmq(origin) => rabbitmq::source(source, origin).err(),
+        _ => brokers::source(source).err(),
     });
     let handlers = settings.handlers.iter().filter_map(|config| handler::make(config).err());
     let refused = adopt::refused(settings);
@@ -289,8 +283,8 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
 }
 
 fn guards(destination: &DestinationConfig) -> DestinationSettings {
-    let DestinationConfig { retry, on_dead_letter, limits, breaker, .. } = destination;
-    guards_of(*retry, *on_dead_letter, limits, *breaker)
+    let DestinationConfig { retry, on_dead_letter, limits, breaker, batch, .. } = destination;
+    guards_of(*retry, *on_dead_letter, limits, *breaker).batch_max(*batch as usize)
 }
 
 fn guards_of(
@@ -334,9 +328,11 @@ fn make(
             None => LogPublisher::stdout(),
             Some(path) => LogPublisher::file(path),
         }),
+        TargetConfig::Amqp(keys) => amqp::publisher(destination, keys)?,
         TargetConfig::Kafka(kafka) => kafka::publisher(destination, kafka)?,
         TargetConfig::Nats(keys) => nats::publisher(destination, keys)?,
         TargetConfig::Rabbitmq(keys) => rabbitmq::publisher(destination, keys)?,
+        TargetConfig::Servicebus(keys) => servicebus::publisher(destination, keys)?,
         TargetConfig::Http(http) => {
             let made = HttpPublisher::new(http_settings(destination, http));
             Arc::new(made.map_err(|error| destination.error(error))?)
@@ -358,7 +354,7 @@ async fn probe_http(
     destination: &DestinationConfig,
     http: &HttpTargetKeys,
 ) -> Result<String, String> {
-    HttpPublisher::new(http_settings(destination, http))?.probe().await
+    Ok(HttpPublisher::new(http_settings(destination, http))?.probe().await?)
 }
 
 fn http_source(

@@ -118,7 +118,7 @@ fn explained(site: &Site, target: &Target) {
         "received from shop (hook): OrderPlaced m-1, key o-1",
         "attempt 1 failed permanently: HTTP_400",
         "dead-letter.retried by ann: up",
-        "acknowledged by orders",
+        "delivered to orders",
         "DISPATCHED",
     ];
     assert_said(&said, 0, &shown);

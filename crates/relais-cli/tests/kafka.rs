@@ -77,6 +77,32 @@ fn a_record_becomes_a_row_and_the_row_a_record() {
 }
 
 #[test]
+fn a_file_of_init_moves_records_from_topic_to_topic() {
+    let Some(broker) = Broker::from_environment() else { return };
+    let (from, to) = (broker.topic("in", 1), broker.topic("out", 1));
+    let site = Site::new();
+    let said = site.relais(&["init", "--from", "kafka", "--to", "kafka"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let written = std::fs::read_to_string(site.path("relais.toml")).unwrap();
+    let changed = written
+        .replace("127.0.0.1:9092", &broker.address)
+        .replace("127.0.0.1:7070", "127.0.0.1:0")
+        .replace("group = \"relais\"", &format!("group = \"{}\"", from.name))
+        .replace("[\"orders\"]", &format!("[\"{}\"]", from.name))
+        .replace("topic = \"orders-out\"", &format!("topic = \"{}\"", to.name));
+    site.write("relais.toml", &changed);
+    let said = site.relais(&["check", "--connect"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let body = br#"{"type":"OrderPlaced","orderId":"o-1"}"#;
+    from.send("k", &[], Some(body));
+    let running = site.run();
+    let records = to.read(1);
+    assert_eq!(records[0].payload(), Some(&body[..]));
+    assert_eq!(records[0].key(), Some(&b"o-1"[..]), "the aggregate");
+    assert_eq!(running.stop().code, 0);
+}
+
+#[test]
 fn a_record_that_could_not_be_read_is_repaired_and_sent_on() {
     let Some(broker) = Broker::from_environment() else { return };
     let (from, to) = (broker.topic("framed", 1), broker.topic("out", 1));

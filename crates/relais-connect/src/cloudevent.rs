@@ -23,7 +23,7 @@ pub(crate) struct CloudEventNames {
 }
 
 /// The names in AMQP; the second prefix is for JMS.
-#[cfg(feature = "rabbitmq")]
+#[cfg(any(feature = "amqp", feature = "rabbitmq"))]
 pub(crate) const AMQP: CloudEventNames = CloudEventNames {
     sent: [
         "cloudEvents:specversion",

@@ -6,7 +6,17 @@
 
 #![warn(missing_docs)]
 
-#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+#[cfg(feature = "amqp")]
+pub mod amqp;
+#[cfg(any(feature = "amqp", feature = "http"))]
+#[doc(hidden)]
+#[path = "amqp/settings.rs"]
+#[cfg_attr(
+    not(feature = "amqp"),
+    allow(dead_code, reason = "a build without the connector checks the settings only")
+)]
+pub mod amqp_settings;
+#[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
 mod cloudevent;
 #[cfg(feature = "http")]
 pub mod http;
@@ -16,7 +26,7 @@ pub mod kafka;
 #[doc(hidden)]
 #[path = "kafka/settings.rs"]
 pub mod kafka_settings;
-#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+#[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
 mod key_rounds;
 #[cfg(feature = "log")]
 pub mod log;
@@ -30,27 +40,60 @@ pub mod nats;
     allow(dead_code, reason = "a build without the connector checks the settings only")
 )]
 pub mod nats_settings;
-#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+#[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
+#[cfg_attr(
+    not(feature = "rabbitmq"),
+    allow(dead_code, reason = "only RabbitMQ replaces a consumer")
+)]
 mod prefetch;
+mod probe_error;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
-#[cfg(any(feature = "http", feature = "rabbitmq"))]
+#[cfg(any(feature = "amqp", feature = "http", feature = "rabbitmq"))]
 #[doc(hidden)]
 #[path = "rabbitmq/settings.rs"]
 pub mod rabbitmq_settings;
 #[cfg(feature = "salesforce")]
 pub mod salesforce;
-#[cfg(any(feature = "http", feature = "nats", feature = "rabbitmq"))]
+#[cfg(feature = "amqp")]
+pub mod servicebus;
+#[cfg(any(feature = "amqp", feature = "http"))]
+#[doc(hidden)]
+#[path = "servicebus/settings.rs"]
+#[cfg_attr(
+    not(feature = "amqp"),
+    allow(dead_code, reason = "a build without the connector checks the settings only")
+)]
+pub mod servicebus_settings;
+#[cfg(any(
+    feature = "amqp",
+    feature = "http",
+    feature = "kafka",
+    feature = "nats",
+    feature = "rabbitmq"
+))]
+#[cfg_attr(
+    not(any(feature = "amqp", feature = "kafka", feature = "nats", feature = "rabbitmq")),
+    allow(dead_code, reason = "a build without a broker checks the settings only")
+)]
 mod template;
-#[cfg(any(feature = "http", feature = "nats", feature = "rabbitmq"))]
+#[cfg(any(feature = "amqp", feature = "http", feature = "nats", feature = "rabbitmq"))]
 mod tls_files;
 
-#[cfg(any(feature = "http", feature = "kafka", feature = "nats", feature = "rabbitmq"))]
+pub use probe_error::ProbeError;
+#[cfg(any(
+    feature = "amqp",
+    feature = "http",
+    feature = "kafka",
+    feature = "nats",
+    feature = "rabbitmq"
+))]
 pub use secrecy::SecretString;
 
 #[cfg(all(
     any(test, fuzzing),
     any(
+        feature = "amqp",
         feature = "http",
         feature = "kafka",
         feature = "log",

@@ -42,7 +42,7 @@ impl RoutingTemplate {
     }
 
     /// Returns the name for one message. The error says which place it does not have.
-    pub fn fill(&self, row: &OutboxRow) -> Result<String, String> {
+    pub(crate) fn fill(&self, row: &OutboxRow) -> Result<String, String> {
         let mut name = String::new();
         for part in &self.0 {
             name.push_str(&part.of(row).ok_or_else(|| {

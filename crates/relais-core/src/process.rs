@@ -21,7 +21,7 @@ pub mod typed;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -252,6 +252,28 @@ impl ProcessRef {
     pub fn key(process_type: &str, business_key: &str) -> Self {
         let (process_type, business_key) = (process_type.to_owned(), business_key.to_owned());
         Self::Key { process_type, business_key }
+    }
+}
+
+/// A text that is neither the id of a process nor `TYPE/BUSINESS-KEY`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is neither a process id nor TYPE/BUSINESS-KEY")]
+pub struct InvalidProcessRef(String);
+
+impl FromStr for ProcessRef {
+    type Err = InvalidProcessRef;
+
+    /// Parses an id or `TYPE/BUSINESS-KEY`.
+    fn from_str(text: &str) -> Result<Self, InvalidProcessRef> {
+        if let Ok(id) = text.parse() {
+            return Ok(Self::Id(id));
+        }
+        match text.split_once('/') {
+            Some((process_type, key)) if !process_type.is_empty() && !key.is_empty() => {
+                Ok(Self::key(process_type, key))
+            }
+            _ => Err(InvalidProcessRef(text.to_owned())),
+        }
     }
 }
 

@@ -48,4 +48,14 @@ impl Batching {
             Self::Distinct { max } | Self::InOrder { max } => max.max(1),
         }
     }
+
+    /// Returns the same for at most this many rows.
+    #[must_use]
+    pub fn at_most(self, most: usize) -> Self {
+        match self {
+            Self::Single => Self::Single,
+            Self::Distinct { max } => Self::Distinct { max: max.min(most) },
+            Self::InOrder { max } => Self::InOrder { max: max.min(most) },
+        }
+    }
 }

@@ -151,6 +151,8 @@ pub struct Retention {
     pub resolved_seconds: i64,
     /// Processes that have ended, with their logs.
     pub processes_seconds: i64,
+    /// The last versions of aggregates that routes have seen.
+    pub versions_seconds: i64,
 }
 
 impl Retention {
@@ -167,6 +169,7 @@ impl Default for Retention {
             handled_seconds: 30 * DAY,
             resolved_seconds: 90 * DAY,
             processes_seconds: 90 * DAY,
+            versions_seconds: 365 * DAY,
         }
     }
 }
@@ -182,6 +185,8 @@ crate::setters!(Retention {
     resolved_seconds: = i64,
     /// Sets how long processes that have ended stay, with their logs.
     processes_seconds: = i64,
+    /// Sets how long the last version of an aggregate is known: an older event that arrives later is sent.
+    versions_seconds: = i64,
 });
 
 /// The work of [`Store::cleanup`](crate::store::Store::cleanup).
@@ -210,6 +215,8 @@ pub struct CleanupCounts {
     pub dead_letters: u64,
     /// The number of finished processes.
     pub processes: u64,
+    /// The number of aggregates whose last version was forgotten.
+    pub versions: u64,
 }
 
 impl std::ops::AddAssign for CleanupCounts {
@@ -219,6 +226,7 @@ impl std::ops::AddAssign for CleanupCounts {
         self.handled += other.handled;
         self.dead_letters += other.dead_letters;
         self.processes += other.processes;
+        self.versions += other.versions;
     }
 }
 
@@ -229,14 +237,15 @@ impl CleanupCounts {
     }
 
     /// Returns the numbers with the names of what was removed.
-    pub fn tables(self) -> [(&'static str, u64); 5] {
-        let Self { inbox, outbox, handled, dead_letters, processes } = self;
+    pub fn tables(self) -> [(&'static str, u64); 6] {
+        let Self { inbox, outbox, handled, dead_letters, processes, versions } = self;
         [
             ("inbox", inbox),
             ("outbox", outbox),
             ("handled", handled),
             ("dead_letters", dead_letters),
             ("processes", processes),
+            ("versions", versions),
         ]
     }
 }

@@ -81,7 +81,7 @@ use self::{
 pub use self::{
     adopt::{
         ADOPT_COLUMNS, ADOPT_STATES, AdoptDestination, AdoptPreset, Adoption, AdoptionReport,
-        InstalledAdoption,
+        InstallationOutcome, InstalledAdoption,
     },
     connect::{PostgresOptions, addresses, check_url},
     enqueue::ENQUEUE_SQL,

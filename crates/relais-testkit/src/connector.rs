@@ -76,6 +76,12 @@ pub trait SourceFixture: Send + Sync {
     fn has_binary_headers(&self) -> bool {
         true
     }
+
+    /// Returns whether a message without a body means something, as a tombstone does. It is undecodable
+    /// otherwise.
+    fn has_empty_messages(&self) -> bool {
+        true
+    }
 }
 
 /// A place at a server that publishers write to.
@@ -95,6 +101,11 @@ pub trait PublisherFixture: Send + Sync {
 
     /// Returns the size of a payload that the server refuses.
     fn oversized(&self) -> usize;
+
+    /// Returns a part of the code with which it is refused.
+    fn oversized_code(&self) -> &'static str {
+        "TOO_LARGE"
+    }
 
     /// Returns a row that no receiver gets, if the protocol knows that; the others of its call are
     /// delivered.

@@ -56,6 +56,7 @@ pub struct App {
     retention: Retention,
     follows_adopted: bool,
     lease: Duration,
+    poll_interval: Duration,
     observer: Arc<Observer>,
 }
 
@@ -85,6 +86,7 @@ impl App {
             retention: Retention::default(),
             follows_adopted: false,
             lease: LEASE,
+            poll_interval: Duration::ZERO,
             observer: Arc::default(),
         }
     }
@@ -240,6 +242,14 @@ impl App {
     #[must_use]
     pub fn follow_adopted(mut self) -> Self {
         self.follows_adopted = true;
+        self
+    }
+
+    /// Sets the shortest pause between two polls for rows that other programs wrote. By default they are found
+    /// within some 40 ms.
+    #[must_use]
+    pub fn poll_interval(mut self, pause: Duration) -> Self {
+        self.poll_interval = pause;
         self
     }
 

@@ -30,7 +30,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub use self::settings::BulkSettings;
+pub use self::settings::{BulkSettings, JOB_ROWS_MAX};
 use self::{
     call::BulkCaller,
     choose::choose,
@@ -181,7 +181,7 @@ impl BulkRelay {
         if Instant::now() < self.count_at && !relay.reader().queues.is_empty() {
             return Ok(());
         }
-        let limit = self.settings.threshold.max(1);
+        let limit = self.settings.threshold.clamp(1, JOB_ROWS_MAX as usize);
         self.many = self.fetch(limit).await?.is_some_and(|(_, rows)| rows.len() >= limit);
         self.count_at = Instant::now() + COUNT_EVERY;
         Ok(())
@@ -198,7 +198,7 @@ impl BulkRelay {
         if !wait.is_zero() {
             return Ok(rest(wait));
         }
-        let max = self.caller.target.rows_max().max(1);
+        let max = self.caller.rows_max();
         let limit = self.halving.rows(max);
         let Some((lanes, rows)) = self.fetch(limit).await? else { return Ok(rest(REST_MAX)) };
         if let Some(wait) = self.linger(rows.len(), limit) {

@@ -44,7 +44,7 @@ impl Cleanup {
 
     /// Logs the rows of a clean-up that has reached its end.
     fn report(&mut self) {
-        let CleanupCounts { inbox, outbox, handled, dead_letters, processes } =
+        let CleanupCounts { inbox, outbox, handled, dead_letters, processes, versions } =
             std::mem::take(&mut self.removed);
         tracing::info!(
             inbox,
@@ -52,6 +52,7 @@ impl Cleanup {
             handled,
             dead_letters,
             processes,
+            versions,
             "removed rows past their retention"
         );
     }

@@ -47,6 +47,7 @@
 //! | `sqlite` | `sqlite` | the store in a SQLite file, with rusqlite 0.39 |
 //! | `postgres` | `postgres` | the store in PostgreSQL, with tokio-postgres 0.7 and deadpool-postgres 0.14 |
 //! | `sqlx-sqlite`, `sqlx-postgres` | the same | your transactions and handlers with sqlx 0.9 |
+//! | `amqp` | `amqp`, `servicebus` | AMQP 1.0 and Azure Service Bus source and publisher |
 //! | `http` | `http` | HTTP source and publisher, signed webhooks |
 //! | `kafka` | `kafka` | Kafka source and publisher; compiles librdkafka |
 //! | `nats` | `nats` | NATS JetStream source and publisher |
@@ -112,7 +113,7 @@ mod tests;
 pub use adopted::JsonGate;
 pub use aggregate::{Aggregate, Events, Persist, PersistBlocking, Repository, SaveError};
 pub use app::{App, DestinationSettings, HandlerSettings, IntoHandler, Outline, remote_target};
-pub use bulk::BulkSettings;
+pub use bulk::{BulkSettings, JOB_ROWS_MAX};
 pub use health::{Health, HealthCheck};
 pub use outbox::{Outbox, SendError};
 pub use relais_core::{
@@ -143,6 +144,8 @@ pub use relais_store::{BlockingTransaction, Transaction};
 pub use running::{RunningApp, WorkerPanicked};
 pub use signal::terminated;
 
+#[cfg(feature = "amqp")]
+pub use relais_connect::amqp;
 #[cfg(feature = "http")]
 pub use relais_connect::http;
 #[cfg(feature = "kafka")]
@@ -155,6 +158,8 @@ pub use relais_connect::nats;
 pub use relais_connect::rabbitmq;
 #[cfg(feature = "salesforce")]
 pub use relais_connect::salesforce;
+#[cfg(feature = "amqp")]
+pub use relais_connect::servicebus;
 #[cfg(feature = "postgres")]
 pub use relais_store::postgres;
 #[cfg(feature = "sqlite")]

@@ -26,6 +26,8 @@ pub(crate) struct PublishGuard {
     limits: SharedLimits,
     counts: RateCounts,
     timeout: Duration,
+    /// Maximum number of messages in one call.
+    batch_max: usize,
     in_flight: usize,
 }
 
@@ -55,6 +57,7 @@ impl PublishGuard {
             limits,
             counts: RateCounts::Calls,
             timeout: settings.timeout,
+            batch_max: settings.batch_max,
             in_flight: 0,
         }
     }
@@ -67,7 +70,9 @@ impl PublishGuard {
     pub(crate) fn batching(&self) -> Batching {
         match self.counts {
             RateCounts::Messages if self.limits.has_rate() => Batching::Single,
-            RateCounts::Messages | RateCounts::Calls => self.publisher.batching(),
+            RateCounts::Messages | RateCounts::Calls => {
+                self.publisher.batching().at_most(self.batch_max)
+            }
         }
     }
 
@@ -111,5 +116,38 @@ impl PublishGuard {
 
     pub(crate) async fn close(&self) {
         self.publisher.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::*;
+
+    struct Many;
+
+    #[async_trait]
+    impl Publisher for Many {
+        async fn publish(&self, messages: &[OutboxRow]) -> Vec<Delivery> {
+            vec![Delivery::Accepted; messages.len()]
+        }
+
+        fn batching(&self) -> Batching {
+            Batching::InOrder { max: 500 }
+        }
+    }
+
+    #[test]
+    fn a_call_carries_no_more_messages_than_configured_and_than_the_target_takes() {
+        let max = |settings: DestinationSettings| {
+            PublishGuard::new(Arc::new(Many), &settings).batching().max()
+        };
+        assert_eq!(max(DestinationSettings::default()), 500);
+        assert_eq!(max(DestinationSettings::default().batch_max(10)), 10);
+        assert_eq!(
+            max(DestinationSettings::default().rate(5, std::time::Duration::from_secs(1))),
+            1
+        );
     }
 }

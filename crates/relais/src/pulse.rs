@@ -38,8 +38,13 @@ pub(crate) struct PollSignals {
     pub(crate) inbox: watch::Sender<u64>,
 }
 
-/// Polls until `stop`.
-pub(crate) async fn run(store: Arc<dyn Store>, signals: PollSignals, stop: CancellationToken) {
+/// Polls until `stop`, with at least this pause between two polls.
+pub(crate) async fn run(
+    store: Arc<dyn Store>,
+    signals: PollSignals,
+    shortest: Duration,
+    stop: CancellationToken,
+) {
     let mut poller = Poller {
         store,
         signals,
@@ -51,7 +56,7 @@ pub(crate) async fn run(store: Arc<dyn Store>, signals: PollSignals, stop: Cance
     };
     loop {
         let pause = match poller.poll().await {
-            Ok(()) => poller.pause(),
+            Ok(()) => poller.pause().max(shortest),
             Err(_) => FAILED_POLL_EVERY,
         };
         tokio::select! {

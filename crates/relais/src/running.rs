@@ -162,6 +162,7 @@ impl RunningApp {
         store: Arc<dyn Store>,
         controlled: ControlledWorkers,
         worker: String,
+        poll_interval: Duration,
     ) {
         let (wakers, stop) = (Arc::clone(&self.wakers), self.stop.clone());
         let changed = Box::new(move || wakers.wake_all());
@@ -170,7 +171,7 @@ impl RunningApp {
         self.tasks.spawn(report::run(reports, observer, worker, stop.clone()));
         let (crowd, inbox) = (self.crowd.clone(), self.inbox.clone());
         let signals = PollSignals { wakers: Arc::clone(&self.wakers), crowd, inbox };
-        self.tasks.spawn(pulse::run(store, signals, stop));
+        self.tasks.spawn(pulse::run(store, signals, poll_interval, stop));
     }
 
     /// Starts a worker without a destination.

@@ -5,6 +5,7 @@ mod bulk_crash;
 mod control;
 mod dead_letters;
 mod explain;
+mod explain_jobs;
 mod fleet;
 mod inbox;
 mod ingest;

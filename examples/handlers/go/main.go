@@ -30,7 +30,7 @@ type service struct {
 
 type order struct {
 	OrderID string `json:"orderId"`
-	Total   int64  `json:"total"`
+	Total   *int64 `json:"total"`
 }
 
 // isSigned checks the signature as Standard Webhooks defines it.
@@ -95,8 +95,8 @@ func (s service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 	case !s.isSigned(r.Header, body):
 		w.WriteHeader(http.StatusUnauthorized)
-	case json.Unmarshal(body, &o) != nil || o.Total < 0: // a dead letter
-		http.Error(w, "the total is negative, or the order is not valid", http.StatusUnprocessableEntity)
+	case json.Unmarshal(body, &o) != nil || o.OrderID == "" || o.Total == nil || *o.Total < 0: // a dead letter
+		http.Error(w, "no orderId or no total", http.StatusUnprocessableEntity)
 	default:
 		// Not r.Context(): a lost connection must not end the transaction.
 		err := s.handle(context.Background(), r.Header.Get("idempotency-key"), r.Header.Get("message-id"), o)

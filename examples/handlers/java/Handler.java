@@ -80,7 +80,8 @@ class Handler {
             return 401;
         }
         String order = new String(body, StandardCharsets.UTF_8);
-        if (order.matches("(?s).*\"total\"\\s*:\\s*-.*")) {
+        // A service has a JSON library for this.
+        if (!order.matches("(?s).*\"orderId\"\\s*:\\s*\".*") || !order.matches("(?s).*\"total\"\\s*:\\s*[0-9].*")) {
             return 422; // a dead letter
         }
         try (Connection db = DriverManager.getConnection(System.getenv("JDBC_URL"))) {

@@ -21,8 +21,8 @@ function isSigned(headers, body) {
 
 // Returns the answer. The invoice, the mark and the answer are one commit.
 async function handle(callId, order) {
-  if (order.total < 0) {
-    return { outcome: 'fail', code: 'NEGATIVE_TOTAL', message: 'the total is negative' };
+  if (typeof order?.orderId !== 'string' || !(order.total >= 0)) {
+    return { outcome: 'fail', code: 'INVALID_ORDER', message: 'no orderId or no total' };
   }
   const payload = { orderId: order.orderId, cents: order.total };
   const answer = { outcome: 'done', messages: [{ destination: 'mail', event_type: 'InvoiceCreated', payload }] };

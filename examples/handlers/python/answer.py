@@ -31,10 +31,20 @@ def connect():
     return sqlite3.connect(os.environ["DATABASE_FILE"], timeout=5, isolation_level=None)
 
 
+def is_valid(order):
+    """Any JSON may come: what is no order must become an answer, not an exception."""
+    return (
+        isinstance(order, dict)
+        and isinstance(order.get("orderId"), str)
+        and isinstance(order.get("total"), int)
+        and order["total"] >= 0
+    )
+
+
 def handle(call_id, order):
     """Returns the answer. The invoice, the mark and the answer are one commit."""
-    if order["total"] < 0:
-        return {"outcome": "fail", "code": "NEGATIVE_TOTAL", "message": "the total is negative"}
+    if not is_valid(order):
+        return {"outcome": "fail", "code": "INVALID_ORDER", "message": "no orderId or no total"}
     invoice = {"orderId": order["orderId"], "cents": order["total"]}
     message = {"destination": "mail", "event_type": "InvoiceCreated", "payload": invoice}
     answer = {"outcome": "done", "messages": [message]}

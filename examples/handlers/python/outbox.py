@@ -31,6 +31,16 @@ def connect():
     return sqlite3.connect(os.environ["DATABASE_FILE"], timeout=5, isolation_level=None)
 
 
+def is_valid(order):
+    """Any JSON may come: what is no order must become an answer, not an exception."""
+    return (
+        isinstance(order, dict)
+        and isinstance(order.get("orderId"), str)
+        and isinstance(order.get("total"), int)
+        and order["total"] >= 0
+    )
+
+
 def handle(call_id, message_id, order):
     """Writes the invoice, its message and the mark in one commit, once for each message."""
     with contextlib.closing(connect()) as db:
@@ -61,7 +71,7 @@ class Calls(BaseHTTPRequestHandler):
         if not is_signed(self.headers, body):
             return self.answer(401)
         order = json.loads(body)
-        if order["total"] < 0:
+        if not is_valid(order):
             return self.answer(422)  # a dead letter
         try:
             handle(self.headers["idempotency-key"], self.headers["message-id"], order)

@@ -1,7 +1,7 @@
 -- The columns the checker reads, for its own tests.
 CREATE TABLE shop_order (msg_key TEXT NOT NULL, number INTEGER NOT NULL);
 CREATE TABLE relais_outbox (
-    id INTEGER, status TEXT, payload TEXT, msg_key TEXT, attempts INTEGER, error_code TEXT);
+    id INTEGER, status TEXT, payload TEXT, msg_key TEXT, aggregate_id TEXT, attempts INTEGER, error_code TEXT);
 CREATE TABLE relais_inbox (id INTEGER, status TEXT, payload TEXT);
 CREATE TABLE relais_parked_key (msg_key TEXT);
 CREATE TABLE relais_dead_letter (

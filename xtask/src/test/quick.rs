@@ -22,7 +22,7 @@ const START_MAX: Duration = Duration::from_secs(210);
 const PROGRAM_MAX: Duration = Duration::from_secs(90);
 
 /// Test programs that take long or need a server, each with its reason.
-const LEFT_OUT: [(&str, &str); 24] = [
+const LEFT_OUT: [(&str, &str); 27] = [
     ("relais-cli console", "drives a browser"),
     ("relais-cli demo", "runs the demo to its end"),
     ("relais-cli docs", "runs the examples of five languages"),
@@ -37,6 +37,8 @@ const LEFT_OUT: [(&str, &str); 24] = [
     ("relais-cli salesforce_volume", "a large volume"),
     ("relais-cli schemathesis", "installs a program, and runs for a given time"),
     ("relais-compile-tests mistakes", "compiles a workspace of its own"),
+    ("relais-connect amqp", "needs brokers"),
+    ("relais-connect amqp_restart", "needs brokers"),
     ("relais-connect kafka", "needs a broker"),
     ("relais-connect kafka_restart", "needs a broker"),
     ("relais-connect kafka_restart_publisher", "needs a broker"),
@@ -46,14 +48,22 @@ const LEFT_OUT: [(&str, &str); 24] = [
     ("relais-model model", "80 s of model checking"),
     ("relais-store postgres", "needs a server"),
     ("salesforce-sim clients", "installs clients of other languages"),
+    ("servicebus-sim clients", "installs a client of another language"),
     ("xtask packages", "builds packages"),
 ];
 /// Test programs of which only some tests run: those whose name has this in it.
 const PART: [(&str, &str); 1] = [("relais-store conformance", "sqlite::")];
 
 /// Variables with which tests find servers, or fail without them.
-const SERVERS: [&str; 5] =
-    ["CI", "RELAIS_TEST_POSTGRES", "RELAIS_TEST_KAFKA", "RELAIS_TEST_RABBITMQ", "RELAIS_TEST_NATS"];
+const SERVERS: [&str; 7] = [
+    "CI",
+    "RELAIS_TEST_POSTGRES",
+    "RELAIS_TEST_KAFKA",
+    "RELAIS_TEST_RABBITMQ",
+    "RELAIS_TEST_NATS",
+    "RELAIS_TEST_ARTEMIS",
+    "RELAIS_TEST_QPID",
+];
 
 pub(super) fn run(options: &TestOptions) -> Result<ExitCode> {
     let started = Instant::now();

@@ -33,7 +33,7 @@ const BOUNDARIES: &[Boundary] = &[
     },
     Boundary {
         args: &["-p", "relais-cli", "--edges", "normal"],
-        absent: &["rdkafka", "openssl-sys", "lapin", "async-nats"],
+        absent: &["rdkafka", "openssl-sys", "lapin", "async-nats", "fe2o3-amqp"],
         why: "the default build needs nothing but a C compiler; brokers are features",
     },
     Boundary {
@@ -47,6 +47,7 @@ const BOUNDARIES: &[Boundary] = &[
             "rdkafka",
             "lapin",
             "async-nats",
+            "fe2o3-amqp",
         ],
         why: "the core does no I/O",
     },
@@ -67,7 +68,7 @@ const BOUNDARIES: &[Boundary] = &[
     },
     Boundary {
         args: &["-p", "relais-connect", "--features", "http,log", "--edges", "normal"],
-        absent: &["rdkafka", "openssl-sys", "lapin", "async-nats"],
+        absent: &["rdkafka", "openssl-sys", "lapin", "async-nats", "fe2o3-amqp"],
         why: "a user of HTTP compiles no broker",
     },
     Boundary {

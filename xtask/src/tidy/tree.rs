@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 
-/// Folders at the top that are not part of the repository.
+/// Entries at the top that are not part of the repository. `.git` of a second working tree is a file.
 const LEFT_OUT: [&str; 2] = ["target", ".git"];
 
 /// One text file; its path is relative to the root and uses `/`.
@@ -68,7 +68,10 @@ impl Tree {
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = format!("{prefix}{name}");
             let kind = entry.file_type()?;
-            if kind.is_dir() && !LEFT_OUT.contains(&path.as_str()) {
+            if LEFT_OUT.contains(&path.as_str()) {
+                continue;
+            }
+            if kind.is_dir() {
                 self.add_folder(&entry.path(), &format!("{path}/"))?;
             } else if kind.is_file() {
                 // What is not text has nothing to check but its name.

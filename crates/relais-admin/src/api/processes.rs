@@ -11,7 +11,7 @@ use relais::process::{
 };
 use relais_core::{
     id_prefix::{IdKind, IdPrefix},
-    process::{Action, LogEntry, Process, ProcessFilter, ProcessStatus},
+    process::{Action, LogEntry, Process, ProcessFilter, ProcessRef, ProcessStatus},
     query::PAGE_MAX,
 };
 use serde::{Deserialize, Serialize};
@@ -177,12 +177,12 @@ fn parse_action(word: &str) -> Result<Action, ApiProblem> {
 }
 
 async fn find(admin: &Admin, id: &str) -> Result<Process, ApiProblem> {
-    let wanted = match crate::process_ref(id) {
+    let wanted = match id.parse::<ProcessRef>() {
         Ok(exact) => Some(exact),
         Err(problem) => {
             IdPrefix::parse(IdKind::Process, id).ok_or_else(|| ApiProblem::bad_request(problem))?;
             let found = by_prefix(admin, IdKind::Process, id).await?;
-            found.and_then(|id| crate::process_ref(&id).ok())
+            found.and_then(|id| id.parse().ok())
         }
     };
     let found = match wanted {

@@ -139,8 +139,8 @@ pub(crate) struct KeyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// ID of a message, process or dead letter, or the first digits of a UUID; number of an inbox or outbox
-    /// row; TYPE/BUSINESS-KEY of a process; or a full name such as inbox:17
+    /// ID of a message, process, dead letter or bulk job, or the first digits of a UUID; number of an inbox or
+    /// outbox row; TYPE/BUSINESS-KEY of a process; ID of a job at its target; or a full name such as inbox:17
     pub(crate) id: String,
 }
 

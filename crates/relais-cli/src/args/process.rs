@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use relais_core::{
     id_prefix::{IdKind, IdPrefix},
-    process::{ProcessRef, ProcessStatus},
+    process::{InvalidProcessRef, ProcessRef, ProcessStatus},
 };
 
 use super::{
@@ -144,9 +144,10 @@ pub(crate) enum ProcessName {
 }
 
 fn process_name(text: &str) -> Result<ProcessName, String> {
-    relais_admin::process_ref(text)
+    let exact: Result<ProcessRef, InvalidProcessRef> = text.parse();
+    exact
         .map(ProcessName::Exact)
-        .or_else(|why| process_id(text).map(ProcessName::Prefix).map_err(|_| why))
+        .or_else(|why| process_id(text).map(ProcessName::Prefix).map_err(|_| why.to_string()))
 }
 
 fn process_id(text: &str) -> Result<IdPrefix, String> {

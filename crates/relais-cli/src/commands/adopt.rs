@@ -60,7 +60,7 @@ fn settings_name(context: &CommandContext) -> String {
     context.config.display().to_string()
 }
 
-/// Installs the triggers of the configuration; for `relais migrate` and `relais run`.
+/// Installs the triggers of the configuration; for `relais migrate`.
 pub(super) async fn install(
     settings: &Settings,
     database: &Database,

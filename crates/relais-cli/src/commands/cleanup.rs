@@ -80,13 +80,14 @@ fn print_result(context: &CommandContext, rows: CleanupCounts, dry_run: bool) ->
 }
 
 fn listed(rows: CleanupCounts) -> String {
-    let CleanupCounts { inbox, outbox, handled, dead_letters, processes } = rows;
+    let CleanupCounts { inbox, outbox, handled, dead_letters, processes, versions } = rows;
     let parts = [
         (inbox, "inbox rows"),
         (outbox, "outbox rows"),
         (handled, "handler records"),
         (dead_letters, "resolved dead letters"),
         (processes, "ended processes"),
+        (versions, "versions of aggregates"),
     ];
     let some = parts.iter().filter(|(count, _)| *count > 0);
     some.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! `relais explain ID`: the history of a message, a process or a dead letter.
+//! `relais explain ID`: the history of a message, a process, a dead letter or a bulk job.
 
 use relais::explain::{
     EventDetail, ExplainOutcome, Explanation, Thing, ThingKind, ThingRole, TimelineEvent, explain,
@@ -20,8 +20,8 @@ pub(crate) async fn run(context: &CommandContext, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
     match explain(store.as_ref(), &args.id).await? {
         ExplainOutcome::Nothing => Err(CommandError::failed(format!(
-            "no message, inbox or outbox row, process (by ID or TYPE/BUSINESS-KEY) or dead letter has the \
-             ID {}; it may have been removed by retention",
+            "no message, inbox or outbox row, process (by ID or TYPE/BUSINESS-KEY), dead letter or bulk job \
+             has the ID {}; it may have been removed by retention",
             args.id
         ))),
         ExplainOutcome::Ambiguous(things) => ambiguous(context, &args.id, &things),

@@ -14,7 +14,7 @@ use relais_core::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
-use super::{CommandContext, adopt, check::IDLE, process, supervisor};
+use super::{CommandContext, check::IDLE, process, supervisor};
 use crate::{
     args::{ColorChoice, LogFormat, RunArgs},
     failure::{CommandError, Done},
@@ -72,6 +72,12 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
         }
         if let SourceOrigin::Nats(nats) = &source.origin {
             info!(source = source.name, consumer = nats.consumer, "reading stream {}", nats.stream);
+        }
+        if let SourceOrigin::Amqp(amqp) = &source.origin {
+            info!(source = source.name, "reading {}", amqp.address);
+        }
+        if let SourceOrigin::Servicebus(servicebus) = &source.origin {
+            info!(source = source.name, "reading {}", servicebus.address());
         }
         if let SourceOrigin::Rabbitmq(rabbitmq) = &source.origin {
             info!(source = source.name, "reading queue {}", rabbitmq.queue);
@@ -181,25 +187,17 @@ async fn prepare(settings: &Settings, database: &Database) -> Result<(), StoreEr
     database.adopt(settings).await
 }
 
-/// Installs the triggers of adopted tables. A table that cannot be adopted is an error of the log and of readiness.
+/// Installs the triggers of adopted tables. A table that cannot be adopted is an error of the log and of readiness;
+/// the store tries it again.
 async fn install(settings: &Settings, database: &Database) -> Result<(), StoreError> {
-    match adopt::install(settings, database).await {
-        Ok(installed) => {
-            for one in installed.iter().filter(|one| one.changed) {
-                info!(
-                    table = one.table,
-                    copied = one.copied,
-                    "installed triggers of an adopted table"
-                );
-            }
-            Ok(())
-        }
-        Err(StoreError::Setup(why)) => {
-            error!("{why}");
-            Ok(())
-        }
-        Err(error) => Err(error),
+    let outcome = database.install_repeatedly(settings).await?;
+    for one in outcome.installed.iter().filter(|one| one.changed) {
+        info!(table = one.table, copied = one.copied, "installed triggers of an adopted table");
     }
+    for (_, why) in &outcome.refused {
+        error!("{why}; trying again every 10 s");
+    }
+    Ok(())
 }
 
 /// Stops in order; a second signal ends the wait.

@@ -24,7 +24,7 @@ use crate::{
     args::StatusArgs,
     failure::Done,
     output::{LineBreaks, Output, TableColumn, Tone, age, escape, table, wrap},
-    settings::{Settings, quantity::show_rate},
+    settings::{HandlerConfig, Settings, quantity::show_rate},
 };
 
 /// Most parked keys listed by name.
@@ -40,6 +40,7 @@ struct Status {
     #[serde(flatten)]
     overview: Overview,
     destinations: Vec<DestinationStatus>,
+    handlers: Vec<HandlerStatus>,
     /// The reason why breakers and API calls are unknown.
     guards_unknown: Option<String>,
     bulk_jobs: Vec<BulkJob>,
@@ -68,6 +69,15 @@ struct DestinationStatus {
     guards: Option<DestinationGuards>,
 }
 
+/// A `[[handler]]`; its messages wait in the inbox.
+#[derive(Debug, Serialize)]
+struct HandlerStatus {
+    /// As operators name it: `@billing`.
+    name: String,
+    rate: Option<String>,
+    guards: Option<DestinationGuards>,
+}
+
 /// Prints counts, backlogs, dead letters, parked keys and workers.
 pub(crate) async fn status(context: &CommandContext, args: &StatusArgs) -> Done {
     let (settings, store) = context.store().await?;
@@ -81,14 +91,23 @@ pub(crate) async fn status(context: &CommandContext, args: &StatusArgs) -> Done 
     let guards_unknown = guards.as_ref().err().cloned();
     let guards = guards.unwrap_or_default();
     let destinations = destinations(&settings, &overview.backlogs, &guards);
+    let handlers = handlers(&settings, &guards);
     let store = settings.store.url.to_string();
     let paused = controls.iter().filter_map(|control| {
         let (kind, name) = (control.kind.as_str(), control.name.clone());
         Some(PausedItem { kind, name, pause: control.pause.clone()? })
     });
     let paused = paused.collect();
-    let status =
-        Status { store, database, overview, destinations, guards_unknown, bulk_jobs, paused };
+    let status = Status {
+        store,
+        database,
+        overview,
+        destinations,
+        handlers,
+        guards_unknown,
+        bulk_jobs,
+        paused,
+    };
     if context.output.json {
         return context.output.print_json(&status);
     }
@@ -127,6 +146,18 @@ fn destinations(
         .collect()
 }
 
+fn handlers(
+    settings: &Settings,
+    guards: &BTreeMap<String, DestinationGuards>,
+) -> Vec<HandlerStatus> {
+    let one = |handler: &HandlerConfig| {
+        let name = handler.target();
+        let rate = handler.limits.rate.map(show_rate);
+        HandlerStatus { rate, guards: guards.get(&name).cloned(), name }
+    };
+    settings.handlers.iter().map(one).collect()
+}
+
 fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Control]) -> String {
     let Overview { now, schema_version, inbox, inbox_oldest, inbox_parked, outbox, .. } =
         &status.overview;
@@ -145,21 +176,7 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
         let _ = writeln!(out, "              {}", escape(&line, LineBreaks::Escape));
     }
     let _ = writeln!(out, "outbox        {}", counts(outbox));
-    let processes: Vec<Count> =
-        status.overview.processes.iter().filter(|count| count.rows > 0).cloned().collect();
-    if !processes.is_empty() {
-        let due = match status.overview.timers_due {
-            0 => String::new(),
-            due => format!(", {due} timers due"),
-        };
-        let _ = writeln!(out, "processes     {}{due}", counts(&processes));
-    }
-    let waiting = status.overview.processes_need_operator;
-    if waiting > 0 {
-        let need = if waiting == 1 { "needs" } else { "need" };
-        let text = format!("{waiting} {need} an operator (relais dead-letter list)");
-        let _ = writeln!(out, "              {}", output.paint(&text, Tone::Bad));
-    }
+    out.push_str(&processes(output, &status.overview));
     for line in control::paused(controls, *now) {
         let _ = writeln!(out, "paused        {}", output.paint(&line, Tone::Waiting));
     }
@@ -182,6 +199,14 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
             let _ = writeln!(out, "{}", escape(&line, LineBreaks::Escape));
         }
     }
+    if !status.handlers.is_empty() {
+        let _ = write!(out, "\n{}\n", handlers_table(output, &status.handlers));
+    }
+    for HandlerStatus { name, guards, .. } in &status.handlers {
+        if let Some(why) = guards.as_ref().and_then(DestinationGuards::suspension) {
+            let _ = writeln!(out, "{}", escape(&format!("{name} {why}"), LineBreaks::Escape));
+        }
+    }
     if let Some(why) = &status.guards_unknown {
         let _ = writeln!(out, "breakers and API calls are unknown: {why}");
     }
@@ -193,6 +218,27 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
         }
     }
     let _ = write!(out, "\n{}", workers(output, &status.overview));
+    out
+}
+
+/// Returns the lines about processes, if there are any.
+fn processes(output: &Output, overview: &Overview) -> String {
+    let mut out = String::new();
+    let processes: Vec<Count> =
+        overview.processes.iter().filter(|count| count.rows > 0).cloned().collect();
+    if !processes.is_empty() {
+        let due = match overview.timers_due {
+            0 => String::new(),
+            due => format!(", {due} timers due"),
+        };
+        let _ = writeln!(out, "processes     {}{due}", counts(&processes));
+    }
+    let waiting = overview.processes_need_operator;
+    if waiting > 0 {
+        let need = if waiting == 1 { "needs" } else { "need" };
+        let text = format!("{waiting} {need} an operator (relais dead-letter list)");
+        let _ = writeln!(out, "              {}", output.paint(&text, Tone::Bad));
+    }
     out
 }
 
@@ -288,6 +334,17 @@ fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp
             plain(calls),
             (note.to_owned(), Tone::Waiting),
         ]
+    });
+    table(output, &COLUMNS, lines)
+}
+
+fn handlers_table(output: &Output, all: &[HandlerStatus]) -> String {
+    const COLUMNS: [TableColumn; 3] =
+        [TableColumn::Text("HANDLER"), TableColumn::Text("BREAKER"), TableColumn::Text("LIMIT")];
+    let lines = all.iter().map(|handler| {
+        let (breaker, _) = guards::show(handler.guards.as_ref());
+        let limit = handler.guards.as_ref().and_then(|guards| guards.rate.as_deref());
+        vec![plain(&handler.name), breaker, plain(limit.or(handler.rate.as_deref()).unwrap_or("-"))]
     });
     table(output, &COLUMNS, lines)
 }

@@ -3,16 +3,18 @@
 use std::{collections::HashSet, time::Duration};
 
 use relais::{
-    BulkSettings, DestinationSettings,
+    BulkSettings, DestinationSettings, JOB_ROWS_MAX,
     http::HttpTargetKeys,
     log::LogTargetKeys,
     salesforce::{Api, Auth, ORPHAN_AGE, ROWS_DEFAULT, SalesforceKeys},
     sqlite::SqlHydrator,
 };
 use relais_connect::{
+    amqp_settings::AmqpTargetKeys,
     kafka_settings::{KafkaTargetKeys, topic_name},
     nats_settings::NatsTargetKeys,
     rabbitmq_settings::RabbitTargetKeys,
+    servicebus_settings::ServiceBusTargetKeys,
 };
 use relais_core::{
     breaker::BreakerPolicy,
@@ -22,26 +24,25 @@ use relais_core::{
     settings, text_kinds,
 };
 
-use super::{engine::retry, findings::FilePlace, reader::Section, source::is_later};
+use super::{engine::retry, findings::FilePlace, reader::Section};
 
-const KINDS: &str = "http, kafka, log, nats, rabbitmq, salesforce";
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
-/// The most rows of a bulk job, and the most that may wait for one.
-const ROWS_MAX: u32 = 1_000_000;
 
 settings! {
     /// `[[destination]]`
     pub(super) struct DestinationKeys {
         /// unique; the value of the column `destination`
         name: NameText;
-        /// `"http"`, `"kafka"`, `"log"`, `"nats"`, `"rabbitmq"` or `"salesforce"`
-        kind: TargetKind => "this version has: http, kafka, log, nats, rabbitmq, salesforce";
+        /// `"amqp"`, `"http"`, `"kafka"`, `"log"`, `"nats"`, `"rabbitmq"`, `"salesforce"` or `"servicebus"`
+        kind: TargetKind => "this version has: amqp, http, kafka, log, nats, rabbitmq, salesforce, servicebus";
         /// another program serves it: it has a `name` and no other key
         external: OnOff = false;
         /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue
         on_dead_letter: Word<OnDeadLetter> = OnDeadLetter::default();
+        /// the most messages of one call, for targets that take several: HTTP takes one. Other outboxes use 10 to 1,000
+        batch: Integer = number(DestinationSettings::default().batch_max), 1..=1_000;
     }
 
     /// `[[destination]]` with `external = true`
@@ -75,9 +76,9 @@ settings! {
     /// `[destination.bulk]`
     pub(crate) struct BulkKeys(base: BulkSettings) {
         /// maximum rows of one job
-        rows: Integer = number(ROWS_DEFAULT), 1..=ROWS_MAX;
+        rows: Integer = number(ROWS_DEFAULT), 1..=JOB_ROWS_MAX;
         /// with `auto`: this many waiting rows make a job
-        from: Integer = number(base.threshold), 1..=ROWS_MAX;
+        from: Integer = number(base.threshold), 1..=JOB_ROWS_MAX;
         /// with `bulk-v2`: how long a job that is not full waits for more rows
         linger: TimeSpan = base.linger, Duration::ZERO..=DAY;
         /// the pause before the first poll of a job; it doubles
@@ -96,7 +97,16 @@ settings! {
 text_kinds! {
     /// The kinds of destinations in this version.
     pub(super) TargetKind -> String, "text", |text| Ok(text.to_owned()),
-        form SettingForm::Words(vec!["http", "kafka", "log", "nats", "rabbitmq", "salesforce"]);
+        form SettingForm::Words(vec![
+            "amqp",
+            "http",
+            "kafka",
+            "log",
+            "nats",
+            "rabbitmq",
+            "salesforce",
+            "servicebus",
+        ]);
 }
 
 /// One `[[destination]]`.
@@ -106,6 +116,7 @@ pub(crate) struct DestinationConfig {
     pub(crate) name: String,
     pub(crate) target: TargetConfig,
     pub(crate) on_dead_letter: OnDeadLetter,
+    pub(crate) batch: u32,
     pub(crate) retry: RetryPolicy,
     pub(crate) limits: LimitKeys,
     pub(crate) breaker: BreakerPolicy,
@@ -114,22 +125,26 @@ pub(crate) struct DestinationConfig {
 /// The kind of a destination and its keys.
 #[derive(Debug)]
 pub(crate) enum TargetConfig {
+    Amqp(Box<AmqpTargetKeys>),
     Http(Box<HttpTargetKeys>),
     Kafka(KafkaTargetKeys),
     Nats(Box<NatsTargetKeys>),
     Rabbitmq(Box<RabbitTargetKeys>),
     Salesforce(Box<SalesforceTarget>),
+    Servicebus(Box<ServiceBusTargetKeys>),
     Log(LogTargetKeys),
 }
 
 impl TargetConfig {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
+            Self::Amqp(_) => "amqp",
             Self::Http(_) => "http",
             Self::Kafka(_) => "kafka",
             Self::Nats(_) => "nats",
             Self::Rabbitmq(_) => "rabbitmq",
             Self::Salesforce(_) => "salesforce",
+            Self::Servicebus(_) => "servicebus",
             Self::Log(_) => "log",
         }
     }
@@ -171,15 +186,16 @@ pub(super) fn destinations(sections: Vec<Section<'_>>) -> (Vec<DestinationConfig
 }
 
 fn destination(section: Section<'_>) -> Option<DestinationConfig> {
-    if is_later(&section, &["servicebus"], KINDS) {
-        return None;
-    }
     let keys = section.read::<DestinationKeys>();
     let name = section.peek("name").unwrap_or_default();
     let kind = section.peek("kind").unwrap_or_default();
-    let is_broker = ["kafka", "nats", "rabbitmq"].contains(&kind.as_str());
+    let is_broker = ["amqp", "kafka", "nats", "rabbitmq", "servicebus"].contains(&kind.as_str());
     let default = if is_broker { RetryPolicy::default() } else { RetryPolicy::patient() };
     let target = match kind.as_str() {
+        "amqp" => section.read::<AmqpTargetKeys>().map(|amqp| {
+            amqp.check(&mut |key, why| section.error(key, why));
+            TargetConfig::Amqp(Box::new(amqp))
+        }),
         "http" => section.read::<HttpTargetKeys>().map(|http| {
             http.check(&mut |key, why| section.error(key, why));
             TargetConfig::Http(Box::new(http))
@@ -195,6 +211,10 @@ fn destination(section: Section<'_>) -> Option<DestinationConfig> {
             TargetConfig::Rabbitmq(Box::new(rabbitmq))
         }),
         "salesforce" => salesforce(&section, &name).map(|t| TargetConfig::Salesforce(Box::new(t))),
+        "servicebus" => section.read::<ServiceBusTargetKeys>().map(|servicebus| {
+            servicebus.check(&mut |key, why| section.error(key, why));
+            TargetConfig::Servicebus(Box::new(servicebus))
+        }),
         // The known keys depend on the kind.
         _ => return None,
     };
@@ -207,8 +227,9 @@ fn destination(section: Section<'_>) -> Option<DestinationConfig> {
         section.finish();
     }
     let (limits, breaker) = config;
-    let DestinationKeys { name, on_dead_letter, .. } = keys?;
-    Some(DestinationConfig { place, name, target: target?, on_dead_letter, retry, limits, breaker })
+    let DestinationKeys { name, on_dead_letter, batch, .. } = keys?;
+    let target = target?;
+    Some(DestinationConfig { place, name, target, on_dead_letter, batch, retry, limits, breaker })
 }
 
 pub(super) fn breaker_policy(section: &Section<'_>) -> BreakerPolicy {

@@ -54,6 +54,8 @@ settings! {
         resolved: RetentionSpan = seconds(base.resolved_seconds);
         /// ended processes with their logs. A later reply finds no process and becomes a dead letter
         processes: RetentionSpan = seconds(base.processes_seconds);
+        /// the last [version](#route) that routes have seen of an aggregate. An older event that arrives later is sent
+        versions: RetentionSpan = seconds(base.versions_seconds);
     }
 
     /// `[lanes]`
@@ -127,7 +129,8 @@ pub(super) fn retention(section: Section<'_>, settings: &Settings) -> Retention 
         .dispatched_seconds(keep("dispatched", keys.dispatched, outbox))
         .handled_seconds(keep("handled", keys.handled, inbox))
         .resolved_seconds(keep("resolved", keys.resolved, Duration::ZERO))
-        .processes_seconds(keep("processes", keys.processes, processes));
+        .processes_seconds(keep("processes", keys.processes, processes))
+        .versions_seconds(keep("versions", keys.versions, inbox));
     section.finish();
     retention
 }

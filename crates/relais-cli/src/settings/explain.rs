@@ -1,5 +1,6 @@
 //! The configuration in plain words, with defaults and without secrets.
 
+mod brokers;
 mod handler;
 mod process;
 mod salesforce;
@@ -10,11 +11,7 @@ use relais::{
     http::{HttpSourceKeys, HttpTargetKeys, OnInvalidBody, SecretString},
     postgres::{AdoptDestination, Adoption},
 };
-use relais_connect::{
-    kafka_settings::{KafkaSourceKeys, KafkaStartOffset},
-    nats_settings::{NatsEnvelope, NatsSourceKeys},
-    rabbitmq_settings::{RabbitEnvelope, RabbitSourceKeys},
-};
+use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaStartOffset};
 use relais_core::{
     breaker::BreakerPolicy, extract::Mapping, outbox::OnDeadLetter, query::Retention,
     retry::RetryPolicy, route::Route,
@@ -149,10 +146,12 @@ fn source(source: &SourceSettings) -> Vec<String> {
         }
     }
     let (place, limits) = match &source.origin {
+        SourceOrigin::Amqp(amqp) => brokers::amqp_origin(amqp),
         SourceOrigin::Http(http) => http_origin(&source.name, http),
         SourceOrigin::Kafka(kafka) => kafka_origin(kafka),
-        SourceOrigin::Nats(nats) => nats_origin(nats),
-        SourceOrigin::Rabbitmq(rabbitmq) => rabbitmq_origin(rabbitmq),
+        SourceOrigin::Nats(nats) => brokers::nats_origin(nats),
+        SourceOrigin::Rabbitmq(rabbitmq) => brokers::rabbitmq_origin(rabbitmq),
+        SourceOrigin::Servicebus(servicebus) => brokers::servicebus_origin(servicebus),
     };
     let mut lines = vec![place, format!("source system `{source_system}`, {reads}"), limits];
     if let SourceOrigin::Kafka(kafka) = &source.origin {
@@ -205,48 +204,6 @@ fn kafka_origin(kafka: &KafkaSourceKeys) -> (String, String) {
     )
 }
 
-fn nats_origin(nats: &NatsSourceKeys) -> (String, String) {
-    let NatsSourceKeys { stream, consumer, url, prefetch, .. } = nats;
-    (
-        format!("nats, stream {stream}, consumer {consumer} at {url}{}", as_event(nats.envelope)),
-        format!(
-            "decoded as {}; undecodable messages are stored as SERDE_ERROR; prefetch up to \
-             {prefetch} messages and {}",
-            nats.decoder.as_str(),
-            show_size(nats.prefetch_bytes)
-        ),
-    )
-}
-
-fn as_event(envelope: NatsEnvelope) -> &'static str {
-    match envelope {
-        NatsEnvelope::None => "",
-        NatsEnvelope::CloudEvents => ", CloudEvents",
-    }
-}
-
-fn rabbitmq_origin(rabbitmq: &RabbitSourceKeys) -> (String, String) {
-    let envelope = envelope(rabbitmq.envelope);
-    (
-        format!("rabbitmq, queue {} at {}{envelope}", rabbitmq.queue, rabbitmq.url),
-        format!(
-            "decoded as {}; undecodable messages are stored as SERDE_ERROR; prefetch up to {} \
-             messages and {}",
-            rabbitmq.decoder.as_str(),
-            rabbitmq.prefetch,
-            show_size(rabbitmq.prefetch_bytes)
-        ),
-    )
-}
-
-fn envelope(envelope: RabbitEnvelope) -> &'static str {
-    match envelope {
-        RabbitEnvelope::None => "",
-        RabbitEnvelope::MassTransit => ", MassTransit",
-        RabbitEnvelope::CloudEvents => ", CloudEvents",
-    }
-}
-
 /// Lists names only: any value may be a secret.
 fn options(options: &[(String, SecretString)]) -> Option<String> {
     let names: Vec<&str> = options.iter().map(|(name, _)| name.as_str()).collect();
@@ -288,10 +245,12 @@ fn destination(destination: &DestinationConfig) -> Vec<String> {
     match &destination.target {
         TargetConfig::Kafka(kafka) => lines.extend(options(&kafka.options)),
         TargetConfig::Salesforce(target) => lines.extend(salesforce::details(target)),
-        TargetConfig::Http(_)
+        TargetConfig::Amqp(_)
+        | TargetConfig::Http(_)
         | TargetConfig::Log(_)
         | TargetConfig::Nats(_)
-        | TargetConfig::Rabbitmq(_) => {}
+        | TargetConfig::Rabbitmq(_)
+        | TargetConfig::Servicebus(_) => {}
     }
     lines
 }
@@ -310,14 +269,31 @@ fn target(target: &TargetConfig) -> String {
             format!("kafka, topic {topic} at {}{cloudevents}", kafka.brokers)
         }
         TargetConfig::Nats(nats) => {
-            format!("nats, subject `{}` at {}{}", nats.subject, nats.url, as_event(nats.envelope))
+            format!(
+                "nats, subject `{}` at {}{}",
+                nats.subject,
+                nats.url,
+                brokers::as_event(nats.envelope)
+            )
+        }
+        TargetConfig::Servicebus(keys) => {
+            let envelope = brokers::in_amqp(keys.envelope);
+            format!("servicebus, {} at {}{envelope}", keys.address(), keys.connection)
+        }
+        TargetConfig::Amqp(amqp) => {
+            format!(
+                "amqp, address `{}` at {}{}",
+                amqp.address,
+                amqp.url,
+                brokers::in_amqp(amqp.envelope)
+            )
         }
         TargetConfig::Rabbitmq(rabbitmq) => format!(
             "rabbitmq, exchange `{}`, routing key `{}` at {}{}",
             rabbitmq.exchange,
             rabbitmq.routing_key,
             rabbitmq.url,
-            envelope(rabbitmq.envelope)
+            brokers::envelope(rabbitmq.envelope)
         ),
     }
 }

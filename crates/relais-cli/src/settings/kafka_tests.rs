@@ -140,7 +140,7 @@ fn what_does_not_fit_is_named_with_its_place() {
              not the name of a topic; use 1 to 249 letters, digits, `.`, `_` and `-`",
             "relais.toml:4:11: destination[a:b].brokers: is not a list of brokers; write for \
              example \"kafka-1.example:9092,kafka-2.example:9092\"",
-            "relais.toml:5:1: destination[a:b].url: unknown key; it is for kinds `http`, `nats` and `rabbitmq`",
+            "relais.toml:5:1: destination[a:b].url: unknown key; it is for kinds `amqp`, `http`, `nats` and `rabbitmq`",
             "relais.toml:9:1: destination[c].cloudevents: unknown key; it is for kinds `http` and \
              `kafka`",
             "relais.toml:10:1: destination[c].topic: unknown key; it is for kind `kafka`",

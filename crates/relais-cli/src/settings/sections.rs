@@ -8,9 +8,11 @@ use relais::{
     salesforce::SalesforceKeys,
 };
 use relais_connect::{
+    amqp_settings::{AmqpSourceKeys, AmqpTargetKeys},
     kafka_settings::{KafkaSourceKeys, KafkaTargetKeys},
     nats_settings::{NatsSourceKeys, NatsTargetKeys},
     rabbitmq_settings::{RabbitSourceKeys, RabbitTargetKeys},
+    servicebus_settings::{ServiceBusSourceKeys, ServiceBusTargetKeys},
 };
 use relais_core::setting::{SettingGroup, SettingSpec};
 
@@ -63,10 +65,12 @@ pub(super) fn sections() -> Vec<SectionSpec> {
         one("admin", AdminKeys::specs(&())),
         list("admin.tokens", AdminTokenKeys::specs(&())),
         list("source", SourceKeys::specs(&())),
+        of_kind("source", "amqp", AmqpSourceKeys::specs(&())),
         of_kind("source", "http", HttpSourceKeys::specs(&())),
         of_kind("source", "kafka", KafkaSourceKeys::specs(&())),
         of_kind("source", "nats", NatsSourceKeys::specs(&())),
         of_kind("source", "rabbitmq", RabbitSourceKeys::specs(&())),
+        of_kind("source", "servicebus", ServiceBusSourceKeys::specs(&())),
         list("route", RouteKeys::specs(&())),
         list("process", ProcessKeys::specs(&())),
         list("process.step", step),
@@ -79,12 +83,14 @@ pub(super) fn sections() -> Vec<SectionSpec> {
         one("handler.limits", LimitKeys::specs(&guards)),
         one("handler.breaker", BreakerKeys::specs(&BreakerPolicy::default())),
         list("destination", DestinationKeys::specs(&())),
+        of_kind("destination", "amqp", AmqpTargetKeys::specs(&())),
         of_kind("destination", "http", HttpTargetKeys::specs(&())),
         of_kind("destination", "kafka", KafkaTargetKeys::specs(&())),
         of_kind("destination", "log", LogTargetKeys::specs(&())),
         of_kind("destination", "nats", NatsTargetKeys::specs(&())),
         of_kind("destination", "rabbitmq", RabbitTargetKeys::specs(&())),
         of_kind("destination", "salesforce", SalesforceKeys::specs(&())),
+        of_kind("destination", "servicebus", ServiceBusTargetKeys::specs(&())),
         one("destination.retry", retry(RetryPolicy::patient())),
         one("destination.limits", LimitKeys::specs(&guards)),
         one("destination.breaker", BreakerKeys::specs(&BreakerPolicy::default())),

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use relais::http::HttpSourceKeys;
 use relais_connect::{
-    kafka_settings::KafkaSourceKeys, nats_settings::NatsSourceKeys,
-    rabbitmq_settings::RabbitSourceKeys,
+    amqp_settings::AmqpSourceKeys, kafka_settings::KafkaSourceKeys, nats_settings::NatsSourceKeys,
+    rabbitmq_settings::RabbitSourceKeys, servicebus_settings::ServiceBusSourceKeys,
 };
 use relais_core::{
     decode::Decoder,
@@ -22,8 +22,8 @@ settings! {
     pub(super) struct SourceKeys {
         /// unique. Do not change it: Kafka positions are stored under it
         name: NameText;
-        /// `"http"`, `"kafka"`, `"nats"` or `"rabbitmq"`
-        kind: SourceKind => "this version has: http, kafka, nats, rabbitmq";
+        /// `"amqp"`, `"http"`, `"kafka"`, `"nats"`, `"rabbitmq"` or `"servicebus"`
+        kind: SourceKind => "this version has: amqp, http, kafka, nats, rabbitmq, servicebus";
         /// message ids are unique within it
         source_system: Option<NameText> => "the `name`";
         /// selects routes and handlers
@@ -36,7 +36,14 @@ settings! {
 text_kinds! {
     /// The kinds of sources in this version.
     pub(super) SourceKind -> String, "text", |text| Ok(text.to_owned()),
-        form SettingForm::Words(vec!["http", "kafka", "nats", "rabbitmq"]);
+        form SettingForm::Words(vec![
+            "amqp",
+            "http",
+            "kafka",
+            "nats",
+            "rabbitmq",
+            "servicebus",
+        ]);
 }
 
 /// One `[[source]]`.
@@ -51,10 +58,12 @@ pub(crate) struct SourceSettings {
 /// The kind of a source and its keys.
 #[derive(Debug)]
 pub(crate) enum SourceOrigin {
+    Amqp(Box<AmqpSourceKeys>),
     Http(Box<HttpSourceKeys>),
     Kafka(KafkaSourceKeys),
     Nats(Box<NatsSourceKeys>),
     Rabbitmq(Box<RabbitSourceKeys>),
+    Servicebus(Box<ServiceBusSourceKeys>),
 }
 
 /// Reads every source that can be read.
@@ -64,9 +73,6 @@ pub(super) fn sources(sections: Vec<Section<'_>>) -> Vec<SourceSettings> {
 }
 
 fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSettings> {
-    if is_later(&section, &["servicebus"], "http, kafka, nats, rabbitmq") {
-        return None;
-    }
     let keys = section.read::<SourceKeys>();
     let name = section.peek("name");
     if let Some(name) = &name
@@ -97,11 +103,27 @@ fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSet
             }
             None => (None, Pick::Key, Decoder::default()),
         },
+        "amqp" => match section.read::<AmqpSourceKeys>() {
+            Some(amqp) => {
+                amqp.check(&mut |key, why| section.error(key, why));
+                let (id, decoder) = (amqp.message_id.clone(), amqp.decoder);
+                (Some(SourceOrigin::Amqp(Box::new(amqp))), id, decoder)
+            }
+            None => (None, Pick::Key, Decoder::default()),
+        },
         "rabbitmq" => match section.read::<RabbitSourceKeys>() {
             Some(rabbitmq) => {
                 rabbitmq.check(&mut |key, why| section.error(key, why));
                 let (id, decoder) = (rabbitmq.message_id.clone(), rabbitmq.decoder);
                 (Some(SourceOrigin::Rabbitmq(Box::new(rabbitmq))), id, decoder)
+            }
+            None => (None, Pick::Key, Decoder::default()),
+        },
+        "servicebus" => match section.read::<ServiceBusSourceKeys>() {
+            Some(servicebus) => {
+                servicebus.check(&mut |key, why| section.error(key, why));
+                let (id, decoder) = (servicebus.message_id.clone(), servicebus.decoder);
+                (Some(SourceOrigin::Servicebus(Box::new(servicebus))), id, decoder)
             }
             None => (None, Pick::Key, Decoder::default()),
         },
@@ -112,17 +134,6 @@ fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSet
     section.finish();
     let (name, mapping) = built?;
     Some(SourceSettings { place, name, mapping, origin: origin? })
-}
-
-/// Reports a kind of a later version, about whose keys nothing is known yet.
-pub(super) fn is_later(section: &Section<'_>, later: &[&str], here: &str) -> bool {
-    let kind = section.peek("kind").unwrap_or_default();
-    let is_later = later.contains(&kind.as_str());
-    if is_later {
-        let message = format!("{kind} is not in this build yet; this version has: {here}");
-        section.error("kind", message);
-    }
-    is_later
 }
 
 fn mapping(

@@ -15,6 +15,9 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{destination::number, reader::Section};
 
+/// No longer than relais decides by itself.
+const POLL_DEFAULT: Duration = Duration::from_millis(1);
+
 settings! {
     /// `[store]`
     pub(crate) struct StoreSettings {
@@ -28,6 +31,8 @@ settings! {
         schema: Option<NameText> => "the first of the `search_path`";
         /// PostgreSQL: maximum connections of this process
         connections: Integer = number(PostgresOptions::default().connections_max), 4..=1_000;
+        /// the shortest pause between two polls for rows of other programs. relais polls every 4 to 40 ms and is woken by its own sends; other outboxes poll every 1 to 5 s
+        poll: TimeSpan = POLL_DEFAULT, POLL_DEFAULT..=Duration::from_secs(60);
         /// accept a database that may lose acknowledged messages in a power cut. For tests
         unsafe_durability: OnOff = false;
     }

@@ -201,7 +201,7 @@ fn unknown_keys_name_their_line_and_the_nearest_key() {
         &[
             "relais.toml:4:1: destination[orders].timeout: unknown key; it belongs under \
              `[destination.limits]`",
-            "relais.toml:5:1: destination[orders].url: unknown key; it is for kinds `http`, `nats` and `rabbitmq`",
+            "relais.toml:5:1: destination[orders].url: unknown key; it is for kinds `amqp`, `http`, `nats` and `rabbitmq`",
             "relais.toml:7:1: destination[orders].retry.atempts: unknown key; did you mean \
              `attempts`?",
             "relais.toml:8:3: destination[orders].retry.colour: unknown key; known keys: \
@@ -226,16 +226,9 @@ fn unknown_words_name_the_nearest_word() {
 #[test]
 fn what_is_not_in_this_build_says_so() {
     check(
-        "[store]\nurl = \"oracle://db\"\n[[source]]\nname = \"m\"\nkind = \"servicebus\"\n\
-         url = \"x\"\n[[destination]]\nname = \"sb\"\nkind = \"servicebus\"\nqueue = \"C\"\n",
-        &[
-            "relais.toml:2:7: store.url: oracle is not in this build yet; this version has: \
-             sqlite, postgres",
-            "relais.toml:5:8: source[m].kind: servicebus is not in this build yet; this version \
-             has: http, kafka, nats, rabbitmq",
-            "relais.toml:9:8: destination[sb].kind: servicebus is not in this build yet; this \
-             version has: http, kafka, log, nats, rabbitmq, salesforce",
-        ],
+        "[store]\nurl = \"oracle://db\"\n",
+        &["relais.toml:2:7: store.url: oracle is not in this build yet; this version has: \
+             sqlite, postgres"],
     );
 }
 
@@ -366,6 +359,16 @@ fn a_route_to_an_undefined_destination_is_refused_with_the_nearest_name() {
     let both = format!("{external}kind = \"log\"\n");
     assert!(bad(&both).contains("kind: unknown key; the program that serves"), "{}", bad(&both));
     assert!(bad(&external.repeat(2)).contains("names are unique"));
+}
+
+#[test]
+fn batch_and_poll_have_the_values_of_other_outboxes() {
+    let log = "[[destination]]\nname = \"d\"\nkind = \"log\"\n";
+    let (settings, _) = good(log);
+    assert_eq!((settings.destinations[0].batch, settings.store.poll.as_millis()), (1_000, 1));
+    let (settings, _) = good(&format!("[store]\npoll = \"5s\"\n{log}batch = 10\n"));
+    assert_eq!((settings.destinations[0].batch, settings.store.poll.as_secs()), (10, 5));
+    assert!(bad(&format!("{log}batch = 0\n")).contains("destination[d].batch"));
 }
 
 #[test]

@@ -74,10 +74,12 @@ pub(crate) fn admin_certificate(settings: &Settings) -> Result<Option<Tls>, Wire
 pub(crate) fn declared(settings: &Settings) -> Vec<DeclaredSource> {
     let declared = settings.sources.iter().map(|source| DeclaredSource {
         topics: match &source.origin {
+            SourceOrigin::Amqp(amqp) => vec![amqp.address.clone()],
             SourceOrigin::Http(_) => vec![source.name.clone()],
             SourceOrigin::Kafka(kafka) => kafka.topics.clone(),
             SourceOrigin::Nats(nats) => vec![nats.stream.clone()],
             SourceOrigin::Rabbitmq(rabbitmq) => vec![rabbitmq.queue.clone()],
+            SourceOrigin::Servicebus(servicebus) => vec![servicebus.address()],
         },
         mapping: source.mapping.clone(),
     });
@@ -98,10 +100,12 @@ fn session_key(admin: &AdminKeys) -> SessionKey {
 
 fn source(source: &SourceSettings) -> SourceInfo {
     let kind = match source.origin {
+        SourceOrigin::Amqp(_) => "amqp",
         SourceOrigin::Http(_) => "http",
         SourceOrigin::Kafka(_) => "kafka",
         SourceOrigin::Nats(_) => "nats",
         SourceOrigin::Rabbitmq(_) => "rabbitmq",
+        SourceOrigin::Servicebus(_) => "servicebus",
     };
     SourceInfo { name: source.name.clone(), kind }
 }
@@ -136,11 +140,13 @@ async fn facts(settings: &Settings, store: &dyn StoreDriver) -> ServerFacts {
         kind: destination.target.kind().to_owned(),
         object: match &destination.target {
             TargetConfig::Salesforce(target) => Some(target.object.clone()),
-            TargetConfig::Http(_)
+            TargetConfig::Amqp(_)
+            | TargetConfig::Http(_)
             | TargetConfig::Kafka(_)
             | TargetConfig::Log(_)
             | TargetConfig::Nats(_)
-            | TargetConfig::Rabbitmq(_) => None,
+            | TargetConfig::Rabbitmq(_)
+            | TargetConfig::Servicebus(_) => None,
         },
     };
     ServerFacts {

@@ -1,5 +1,6 @@
 //! Adopted tables: the part of the configuration that needs the database.
 
+use relais::postgres::InstallationOutcome;
 use relais_core::store::StoreError;
 
 use super::{Database, WireError};
@@ -31,6 +32,19 @@ impl Database {
         }
     }
 
+    /// Installs the triggers of adopted tables, for a store that repeats what fails.
+    pub(crate) async fn install_repeatedly(
+        &self,
+        settings: &Settings,
+    ) -> Result<InstallationOutcome, StoreError> {
+        match self {
+            Self::Postgres(store) if !settings.adoptions.is_empty() => {
+                store.install_repeatedly(settings.adopted()).await
+            }
+            _ => Ok(InstallationOutcome::default()),
+        }
+    }
+
     /// Returns what is wrong with adopted tables. Missing triggers are no error if `relais run` may create them.
     pub(crate) async fn check_adopted(
         &self,
@@ -38,8 +52,10 @@ impl Database {
     ) -> Result<Vec<WireError>, StoreError> {
         let Self::Postgres(store) = self else { return Ok(Vec::new()) };
         let reports = store.check_adoptions(settings.adopted()).await?;
-        let is_installed_later =
-            |why: &str| settings.store.migrate && why.ends_with("run `relais adopt install`");
+        let is_installed_later = |why: &str| {
+            let later = ["run `relais adopt install`", "run `relais migrate`"];
+            settings.store.migrate && later.iter().any(|end| why.ends_with(end))
+        };
         let all = settings.adoptions.iter().zip(reports).flat_map(|(adopt, report)| {
             let section = format!("adopt[{}]", adopt.adoption.table);
             report.problems.into_iter().map(move |message| WireError {

@@ -7,7 +7,9 @@ use relais_core::{inspect::InspectExt, query::Filter};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use super::{Database, Hydrate, handler, hydrate_of, kafka, nats, rabbitmq, salesforce};
+use super::{
+    Database, Hydrate, amqp, handler, hydrate_of, kafka, nats, rabbitmq, salesforce, servicebus,
+};
 use crate::settings::{DestinationConfig, Settings, SourceOrigin, TargetConfig};
 
 /// Messages whose ids are tried with `hydrate`.
@@ -52,9 +54,13 @@ pub(crate) async fn connect(
     for source in &settings.sources {
         let (key, result) = match &source.origin {
             SourceOrigin::Http(http) => ("listen", listen(http.listen, running).await),
+            SourceOrigin::Amqp(origin) => ("url", amqp::probe_source(origin).await),
             SourceOrigin::Kafka(origin) => ("brokers", kafka::probe_source(origin).await),
             SourceOrigin::Nats(origin) => ("url", nats::probe_source(&source.name, origin).await),
             SourceOrigin::Rabbitmq(origin) => ("url", rabbitmq::probe_source(origin).await),
+            SourceOrigin::Servicebus(origin) => {
+                ("connection", servicebus::probe_source(origin).await)
+            }
         };
         tried.push(ConnectionCheck::new("source", &source.name, key, result));
     }
@@ -104,9 +110,13 @@ async fn target(
         |key: &str, result| ConnectionCheck::new("destination", &destination.name, key, result);
     match &destination.target {
         TargetConfig::Http(http) => vec![one("url", super::probe_http(destination, http).await)],
+        TargetConfig::Amqp(keys) => vec![one("url", amqp::probe_destination(keys).await)],
         TargetConfig::Kafka(kafka) => vec![one("brokers", kafka::probe_destination(kafka).await)],
         TargetConfig::Nats(keys) => vec![one("url", nats::probe_destination(keys).await)],
         TargetConfig::Rabbitmq(keys) => vec![one("url", rabbitmq::probe_destination(keys).await)],
+        TargetConfig::Servicebus(keys) => {
+            vec![one("connection", servicebus::probe_destination(keys).await)]
+        }
         TargetConfig::Log(log) => {
             let Some(path) = &log.path else { return Vec::new() };
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -120,7 +130,7 @@ async fn target(
         }
         TargetConfig::Salesforce(target) => {
             let probed = salesforce::probe(target, database, sessions).await;
-            probed.into_iter().map(|(key, result)| one(key, result)).collect()
+            probed.into_iter().map(|(key, result)| one(key, result.map_err(String::from))).collect()
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn make(handler: &HandlerConfig) -> Result<HttpHandler, WireError> {
 
 /// Connects to the endpoint, without a message.
 pub(super) async fn probe(handler: &HandlerConfig) -> Result<String, String> {
-    make(handler).map_err(|error| error.to_string())?.probe().await
+    Ok(make(handler).map_err(|error| error.to_string())?.probe().await?)
 }
 
 /// Returns what the console shows of the configured limits.

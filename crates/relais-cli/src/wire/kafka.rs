@@ -58,12 +58,12 @@ pub(super) fn publisher(
 }
 
 pub(super) async fn probe_source(keys: &KafkaSourceKeys) -> Result<String, String> {
-    connection(&keys.brokers, &keys.options).probe_source(&keys.topics).await
+    Ok(connection(&keys.brokers, &keys.options).probe_source(&keys.topics).await?)
 }
 
 pub(super) async fn probe_destination(keys: &KafkaTargetKeys) -> Result<String, String> {
     let topic = keys.topic.as_deref().unwrap_or_default();
-    connection(&keys.brokers, &keys.options).probe_destination(topic).await
+    Ok(connection(&keys.brokers, &keys.options).probe_destination(topic).await?)
 }
 
 fn connection(brokers: &str, options: &[(String, SecretString)]) -> KafkaConnection {

@@ -57,11 +57,11 @@ pub(super) fn publisher(
 
 pub(super) async fn probe_source(name: &str, keys: &NatsSourceKeys) -> Result<String, String> {
     let settings = source_settings(name, keys, Mapping::json(name));
-    of_source(keys).probe_source(&settings).await
+    Ok(of_source(keys).probe_source(&settings).await?)
 }
 
 pub(super) async fn probe_destination(keys: &NatsTargetKeys) -> Result<String, String> {
-    of_target(keys).probe_destination(&keys.subject).await
+    Ok(of_target(keys).probe_destination(&keys.subject).await?)
 }
 
 fn of_source(keys: &NatsSourceKeys) -> NatsConnection {

@@ -60,11 +60,11 @@ pub(super) fn publisher(
 }
 
 pub(super) async fn probe_source(keys: &RabbitSourceKeys) -> Result<String, String> {
-    of_source(keys).probe_source(&keys.queue).await
+    Ok(of_source(keys).probe_source(&keys.queue).await?)
 }
 
 pub(super) async fn probe_destination(keys: &RabbitTargetKeys) -> Result<String, String> {
-    of_target(keys).probe_destination(&keys.exchange).await
+    Ok(of_target(keys).probe_destination(&keys.exchange).await?)
 }
 
 fn of_source(keys: &RabbitSourceKeys) -> RabbitConnection {

@@ -101,7 +101,7 @@ pub(super) async fn probe(
 ) -> Vec<ProbeResult> {
     match sessions.of(target, database) {
         Ok(session) => relais::salesforce::probe(&connector(target, session)).await,
-        Err(why) => vec![("refresh_token_key", Err(why))],
+        Err(why) => vec![("refresh_token_key", Err(why.into()))],
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod endings;
 mod fleet;
+// Shared with tests that use more of it.
+#[allow(dead_code)]
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -313,7 +315,10 @@ fn migrations_are_applied_once_and_printed_for_others_to_apply() {
     let site = Site::with(STORE_ONLY);
     assert_failed(&site.relais(&["run"]), 1, "relais migrate");
     let first = site.json(&["migrate"]);
-    assert_eq!(first["applied"], serde_json::json!(["relais", "worker_lease", "adopt"]));
+    assert_eq!(
+        first["applied"],
+        serde_json::json!(["relais", "worker_lease", "adopt", "lean_outbox", "sql_interface"])
+    );
     assert_eq!(site.json(&["migrate"])["applied"], serde_json::json!([]));
     assert_eq!(site.relais(&["check"]).code, 0);
 

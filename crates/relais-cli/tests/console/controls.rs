@@ -261,6 +261,36 @@ fn a_worker_shows_the_lanes_of_each_scope() {
     browser.sees(&["Process id", &fixture.pid().to_string()]);
 }
 
+/// Without a call nothing is known about a target, and an unreachable one is never called reachable.
+#[test]
+fn a_destination_is_reachable_only_after_a_successful_call() {
+    const STATES: &str = "return Object.fromEntries([...document.querySelectorAll('tr[data-key]')]
+        .map((row) => [row.dataset.key, row.innerText.replaceAll('unreachable', '')]))";
+    let mut fixture = OrderFixture::sqlite();
+    fixture.settle(&format!("{}{}{TOKENS}", fixture.settings(LONG), many(0)));
+    fixture.start();
+    let Some(browser) = Browser::open(fixture.admin()) else { return };
+    sign_in(&browser, VERA);
+    browser.go("#/destinations");
+    let state = |name: &str, words: &str| {
+        browser.script(STATES, &[])[name].as_str().is_some_and(|row| row.contains(words))
+    };
+    browser.until("five destinations that were not called", || {
+        let names = ["payments", "shipping"].iter().chain(&BROKEN);
+        names.into_iter().all(|name| state(name, "not contacted yet")).then_some(())
+    });
+    assert!(!browser.text().contains("reachable"));
+    fixture.place("o-1");
+    fixture.command("TakePayment");
+    fixture.send("lost-1", &[], &json!({"type": "Lost"}));
+    browser.until("the result of the calls", || {
+        let tried = BROKEN.iter().all(|name| !state(name, "not contacted yet"));
+        (tried && state("payments", "reachable")).then_some(())
+    });
+    assert!(BROKEN.iter().all(|name| !state(name, "reachable")));
+    assert!(state("shipping", "not contacted yet"), "its target has not got a call");
+}
+
 /// The items of a state that no test brings about at once.
 #[test]
 fn attention_is_ordered_by_severity_and_lost_workers_are_one_item() {

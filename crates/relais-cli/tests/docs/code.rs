@@ -146,7 +146,9 @@ fn every_toml_is_accepted() {
             continue;
         }
         let is_absent = |kind: &str, has: bool| block.text.contains(&format!("\"{kind}\"")) && !has;
-        if is_absent("kafka", cfg!(feature = "kafka"))
+        if is_absent("amqp", cfg!(feature = "amqp"))
+            || is_absent("servicebus", cfg!(feature = "amqp"))
+            || is_absent("kafka", cfg!(feature = "kafka"))
             || is_absent("nats", cfg!(feature = "nats"))
             || is_absent("rabbitmq", cfg!(feature = "rabbitmq"))
         {

@@ -28,6 +28,8 @@ const PROBE: &str = "zzzzzzzzzzzz";
 const ANY_VALUE: &str = "s3cret-value";
 /// Complaints about a file with every section.
 const EXPECTED: [&str; 2] = ["build has no Kafka", "is for PostgreSQL"];
+/// The connection of Service Bus.
+const BUS: &str = "connection = \"Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=k\"\n";
 /// The keys of a token.
 const TOKEN: &str = "name = \"ann\"\nrole = \"viewer\"\nsha256 = \
                      \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
@@ -178,10 +180,12 @@ fn file(more: &dyn Fn(&Section) -> String) -> String {
         section("[store]", ""),
         section("[admin]", ""),
         section("[[admin.tokens]]", TOKEN),
+        kind("source", "amqp", "url = \"amqps://h\"\naddress = \"q\"\n"),
         kind("source", "http", ""),
         kind("source", "kafka", "brokers = \"k\"\ntopics = [\"t\"]\n"),
         kind("source", "nats", "url = \"tls://h\"\nstream = \"S\"\nconsumer = \"c\"\n"),
         kind("source", "rabbitmq", "url = \"amqps://h\"\nqueue = \"q\"\n"),
+        kind("source", "servicebus", &format!("{BUS}queue = \"q\"\n")),
         section("[[route]]", "on = \"A\"\ndestination = \"http\"\n"),
         section("[[process]]", "type = \"p\"\nstart = \"S\"\n"),
         section("[[process.step]]", &format!("name = \"s\"\n{}", call("Done"))),
@@ -196,9 +200,11 @@ fn file(more: &dyn Fn(&Section) -> String) -> String {
         section("[destination.retry]", ""),
         section("[destination.limits]", ""),
         section("[destination.breaker]", ""),
+        kind("destination", "amqp", "url = \"amqps://h\"\naddress = \"q\"\n"),
         kind("destination", "kafka", "brokers = \"k\"\n"),
         kind("destination", "nats", "url = \"tls://h\"\nsubject = \"s\"\n"),
         kind("destination", "rabbitmq", "url = \"amqps://h\"\nexchange = \"x\"\n"),
+        kind("destination", "servicebus", &format!("{BUS}queue = \"q\"\n")),
         kind("destination", "log", ""),
         kind(
             "destination",

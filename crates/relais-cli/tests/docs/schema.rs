@@ -29,7 +29,7 @@ fn configurations() -> Vec<(String, String)> {
     let blocks = blocks_in(&["toml"]).into_iter().filter(|block| !of_cargo(&block.text));
     let mut found: Vec<_> = blocks.map(|block| (block.place(), whole(&block.text))).collect();
     let files = [
-        "crates/relais-cli/src/commands/relais.toml",
+        "crates/relais-cli/src/commands/init/relais.toml",
         "crates/relais-cli/src/commands/demo/relais.toml",
         "examples/kafka-to-salesforce/relais.toml",
     ];

@@ -49,11 +49,15 @@ fn settings(store: &str, handler: SocketAddr, more: &str) -> String {
 
 fn place(running: &Running, id: &str, order: &str, total: i64) {
     let body = format!(r#"{{"type":"OrderPlaced","orderId":"{order}","total":{total}}}"#);
+    post_order(running, id, &body);
+}
+
+fn post_order(running: &Running, id: &str, body: &str) {
     let (status, answer) = support::post(
         running.address("hook"),
         "/hook",
         &[("message-id", id), ("correlation-id", "c-1"), ("content-type", "application/json")],
-        &body,
+        body,
     );
     assert_eq!(status, 202, "{answer}");
 }

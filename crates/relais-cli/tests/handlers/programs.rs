@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::{
-    SECRET, handled, mails, place,
+    SECRET, handled, mails, place, post_order,
     proxy::ReplyDropper,
     settings,
     support::{Site, postgres::PostgresSchema},
@@ -118,17 +118,19 @@ fn check(
         place(&running, &format!("m-{n}"), order, 100 + i64::try_from(n).unwrap());
     }
     place(&running, "bad", "o-9", -5);
+    post_order(&running, "no-total", r#"{"type":"OrderPlaced","orderId":"o-8"}"#);
+    post_order(&running, "no-order", r#"{"type":"OrderPlaced","orderId":7,"total":1}"#);
     let is_settled = |row: &String| row.contains("PROCESSED") || row.contains("FAILED");
     until("all are handled", || {
         let rows = handled(site);
-        rows.len() == 6 && rows.iter().all(is_settled)
+        rows.len() == 8 && rows.iter().all(is_settled)
     });
     until("all messages are delivered", || mails(site).len() >= 5);
     let said = running.stop();
     assert_eq!(said.code, 0, "{said:?}");
 
     let calls = proxy.calls();
-    assert_eq!(calls.len(), 6, "one idempotency key for each message: {calls:?}");
+    assert_eq!(calls.len(), 8, "one idempotency key for each message: {calls:?}");
     assert!(calls.values().all(|count| *count >= 2), "each was called again: {calls:?}");
     let mut invoices: Vec<String> =
         mails(site).iter().map(|mail| mail["payload"].to_string()).collect();
@@ -149,8 +151,10 @@ fn check(
         .filter_map(|(order, cents)| (order == "o-1").then_some(cents))
         .collect();
     assert_eq!(of_one, [100, 102, 104], "the order of a key");
-    let bad = |row: &String| row.starts_with("bad FAILED");
-    assert!(handled(site).iter().any(bad), "{:?}", handled(site));
+    // Each is answered: one attempt, no time-out and no outage.
+    for bad in ["bad FAILED 1", "no-total FAILED 1", "no-order FAILED 1"] {
+        assert!(handled(site).contains(&bad.to_owned()), "{:?}", handled(site));
+    }
 }
 
 /// A program that runs until the test ends.

@@ -107,8 +107,8 @@ fn a_call_carries_everything_about_its_message_and_an_answer_becomes_messages() 
     let sent = site.json(&["outbox", "show", &sent[0]["id"].to_string()]);
     assert_eq!(sent["payload"], r#"{"cents":1.50}"#, "byte for byte");
     assert_eq!((&sent["causation_id"], &sent["correlation_id"]), (&"m-1".into(), &"c-1".into()));
-    // The message and the copy of the handler have the same id.
-    assert_said(&site.relais(&["explain", "m-1"]), 2, &["@billing::shop", "inbox:2"]);
+    // The copy of the handler has the same id: it is an effect of the message.
+    assert_said(&site.relais(&["explain", "m-1"]), 0, &["inbox:1", "inbox:2", "InvoiceCreated"]);
     assert_said(&site.relais(&["explain", "inbox:2"]), 0, &["InvoiceCreated"]);
     running.stop();
 }
@@ -172,6 +172,14 @@ fn a_service_that_is_down_costs_no_attempt_and_a_paused_handler_calls_nothing() 
         let (_, page) = get(address, "/metrics");
         page.contains("relais_breaker_state{destination=\"@billing\"}")
     });
+    let text = std::fs::read_to_string(site.path("relais.toml")).unwrap();
+    let at = format!("[admin]\nlisten = \"{address}\"\n");
+    site.write("relais.toml", &text.replace(admin, &at));
+    let shown = site.json(&["status"]);
+    let handler = &shown["handlers"][0];
+    assert_eq!(handler["name"], "@billing");
+    assert_eq!(handler["guards"]["reason"]["code"], "CONNECT_FAILED", "{shown}");
+    assert_said(&site.relais(&["status"]), 0, &["HANDLER", "@billing is unavailable, breaker"]);
     running.stop();
     let waiting = handled(&site);
     assert!(waiting.iter().all(|row| row.ends_with(" 0")), "{waiting:?}");

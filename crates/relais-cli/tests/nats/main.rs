@@ -76,6 +76,31 @@ fn a_message_becomes_a_row_and_the_row_a_message() {
 }
 
 #[test]
+fn a_file_of_init_moves_messages_from_stream_to_stream() {
+    let Some(server) = Server::from_environment() else { return };
+    server.create_stream("ORDERS", "orders.>");
+    server.create_stream("OUT", "orders-out.>");
+    let site = Site::new();
+    let said = site.relais(&["init", "--from", "nats", "--to", "nats"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let written = std::fs::read_to_string(site.path("relais.toml")).unwrap();
+    let changed = written
+        .replace("nats://127.0.0.1:4222", &server.url())
+        .replace("127.0.0.1:7070", "127.0.0.1:0");
+    site.write("relais.toml", &changed);
+    let said = site.relais(&["check", "--connect"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let running = site.run();
+    let body = br#"{"type":"OrderPlaced","orderId":"o-1"}"#;
+    server.send("orders.eu", &[], body);
+    wait_until("it is delivered", || server.messages("OUT") == 1);
+    let (head, sent) = server.message("OUT", 1);
+    assert_eq!(sent, body);
+    assert_eq!(header(&head, "message-key"), "o-1", "the aggregate");
+    assert_eq!(running.stop().code, 0);
+}
+
+#[test]
 fn everything_arrives_once_and_in_order_through_killed_servers() {
     const KEYS: u32 = 5;
     const MESSAGES: u32 = 200;

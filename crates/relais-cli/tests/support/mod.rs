@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
     process::{Child, ChildStderr, Command, Output, Stdio},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU16, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
@@ -254,6 +254,7 @@ pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     status: Arc<AtomicU16>,
     seen: Receiver<Seen>,
+    gate: Arc<Mutex<()>>,
 }
 
 impl Target {
@@ -263,14 +264,21 @@ impl Target {
         let status = Arc::new(AtomicU16::new(200));
         let (sender, seen) = channel();
         let answers = Arc::clone(&status);
+        let gate = Arc::new(Mutex::new(()));
+        let open = Arc::clone(&gate);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                if answer(stream, &answers, &sender).is_none() {
+                if answer(stream, &answers, &open, &sender).is_none() {
                     break;
                 }
             }
         });
-        Self { address, status, seen }
+        Self { address, status, seen, gate }
+    }
+
+    /// Sends no reply until the guard is dropped.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().unwrap()
     }
 
     pub(crate) fn answers(&self, status: u16) {
@@ -282,13 +290,23 @@ impl Target {
         self.seen.recv_timeout(PATIENCE).expect("the target gets a request")
     }
 
-    /// Returns the number of unread requests.
+    /// Returns the number of unread requests, and drops them.
     pub(crate) fn unseen(&self) -> usize {
-        self.seen.try_iter().count()
+        self.rest().len()
+    }
+
+    /// Returns the bodies of unread requests.
+    pub(crate) fn rest(&self) -> Vec<String> {
+        self.seen.try_iter().map(|seen| seen.body).collect()
     }
 }
 
-fn answer(mut stream: TcpStream, status: &AtomicU16, seen: &Sender<Seen>) -> Option<()> {
+fn answer(
+    mut stream: TcpStream,
+    status: &AtomicU16,
+    gate: &Mutex<()>,
+    seen: &Sender<Seen>,
+) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -304,8 +322,13 @@ fn answer(mut stream: TcpStream, status: &AtomicU16, seen: &Sender<Seen>) -> Opt
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
+    let mut request = Some(Seen { head, body: String::from_utf8(body).ok()? });
     let status = status.load(Ordering::SeqCst);
+    if gate.try_lock().is_err() {
+        seen.send(request.take()?).ok()?;
+        drop(gate.lock().unwrap());
+    }
     let reply = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     let _ = stream.write_all(reply.as_bytes());
-    seen.send(Seen { head, body: String::from_utf8(body).ok()? }).ok()
+    request.map_or(Some(()), |request| seen.send(request).ok())
 }

@@ -64,7 +64,10 @@ fn the_owner_makes_the_tables_and_runtime_does_the_work() {
     for command in ["run", "migrate", "check"] {
         assert_said(&runtime.relais(&[command]), 1, &[advice]);
     }
-    assert_eq!(owner.json(&["migrate"])["applied"], json!(["relais", "worker_lease", "adopt"]));
+    assert_eq!(
+        owner.json(&["migrate"])["applied"],
+        json!(["relais", "worker_lease", "adopt", "lean_outbox", "sql_interface"])
+    );
     let needs = format!("GRANT SELECT, INSERT ON relais_audit TO {}_runtime", cast.schema.name);
     assert_said(&runtime.relais(&["check"]), 1, &[&needs]);
     assert_said(&runtime.relais(&["run"]), 1, &["relais migrate --roles"]);

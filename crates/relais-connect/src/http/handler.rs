@@ -25,6 +25,7 @@ use super::{
     request::unix_seconds,
     target::{DRAIN_MAX, HttpTarget, read},
 };
+use crate::ProbeError;
 
 /// Maximum number of bytes of an invalid answer that a problem shows.
 const SHOWN_MAX: usize = 300;
@@ -122,8 +123,8 @@ impl HttpHandler {
 
     /// Connects and requests the root of the host (`HEAD /`), without the configured headers. Any
     /// response is a success. The error says what is wrong and what to do.
-    pub async fn probe(&self) -> Result<String, String> {
-        self.target.probe().await
+    pub async fn probe(&self) -> Result<String, ProbeError> {
+        self.target.probe().await.map_err(ProbeError::from)
     }
 
     /// Returns the id of every call about a message: message ids are unique in their source system only, and

@@ -24,6 +24,7 @@ use super::{
     request::unix_seconds,
     target::{DRAIN_MAX, HttpTarget, read},
 };
+use crate::ProbeError;
 
 /// The method of the requests.
 ///
@@ -160,8 +161,8 @@ impl HttpPublisher {
 
     /// Connects and requests the root of the host (`HEAD /`), without the configured headers. Any
     /// response is a success. The error says what is wrong and what to do.
-    pub async fn probe(&self) -> Result<String, String> {
-        self.target.probe().await
+    pub async fn probe(&self) -> Result<String, ProbeError> {
+        self.target.probe().await.map_err(ProbeError::from)
     }
 
     async fn send(&self, row: &OutboxRow) -> Delivery {

@@ -284,6 +284,15 @@ impl Source for HttpSource {
     async fn resume(&mut self) {
         self.paused.store(false, Relaxed);
     }
+
+    /// Asks the senders of an open batch and of waiting messages to send again, and waits until every response
+    /// is sent.
+    async fn close(&mut self) {
+        self.unanswered.clear();
+        self.queue.close();
+        while self.queue.try_recv().is_ok() {}
+        self.close.close().await;
+    }
 }
 
 impl fmt::Debug for HttpSource {

@@ -5,7 +5,11 @@
 //! queued before it in the same producer. Dropping a call ends the producer that holds its
 //! messages.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use rdkafka::error::RDKafkaErrorCode as Code;
 use relais_core::{
@@ -21,6 +25,7 @@ use super::{
     publisher::KafkaPublisher,
     record::OutgoingRecord,
 };
+use crate::kafka_settings::topic_name;
 
 /// Longest time without an acknowledgement while no broker is reachable.
 const DOWN_PATIENCE: Duration = Duration::from_secs(5);
@@ -38,6 +43,8 @@ const OWN_PRODUCERS_MAX: usize = 4;
 pub(super) struct PublishCall<'a> {
     publisher: &'a KafkaPublisher,
     rows: &'a [OutboxRow],
+    /// The topic of each row; none of a row that is not sent.
+    topics: Vec<String>,
     /// `None` while the result is unknown.
     deliveries: Vec<Option<Delivery>>,
     /// Keys with a message that was not accepted: no more messages of them are sent.
@@ -51,8 +58,54 @@ impl<'a> PublishCall<'a> {
         rows: &'a [OutboxRow],
         deadline: Instant,
     ) -> Self {
-        let deliveries = vec![None; rows.len()];
-        Self { publisher, rows, deliveries, blocked: HashSet::new(), deadline }
+        let mut call = Self {
+            publisher,
+            rows,
+            topics: Vec::with_capacity(rows.len()),
+            deliveries: vec![None; rows.len()],
+            blocked: HashSet::new(),
+            deadline,
+        };
+        call.address();
+        call
+    }
+
+    /// Finds the topic of each row. Of one key, only rows of the topic of the first one are sent: of two topics, a
+    /// later message could be accepted though an earlier one is refused.
+    fn address(&mut self) {
+        let mut topics: HashMap<&'a str, String> = HashMap::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            let (key, found) = (row.msg_key.as_str(), topic_of(self.publisher, row));
+            let first = topics.get(key);
+            let (topic, delivery) = match found {
+                _ if self.blocked.contains(key) => (String::new(), Some(Delivery::Held)),
+                Err(why) => (String::new(), Some(Delivery::reject("KAFKA_TOPIC", &why))),
+                Ok(topic) if first.is_some_and(|first| *first != topic) => {
+                    (String::new(), Some(Delivery::Held))
+                }
+                Ok(topic) => (topic, None),
+            };
+            if delivery.is_some() {
+                self.blocked.insert(key);
+            } else if first.is_none() {
+                topics.insert(key, topic.clone());
+            }
+            self.topics.push(topic);
+            self.deliveries[at] = delivery;
+        }
+        // They block only what comes behind them, which is held already.
+        self.blocked.clear();
+    }
+
+    /// Classifies the failure of a row. If each row names its topic, a topic that does not exist is the failure of
+    /// its rows, and not of the destination.
+    fn failure(&self, code: Code, at: usize) -> Delivery {
+        match classify::delivery(code, &self.topics[at]) {
+            Delivery::Misconfigured { problem, after } if !self.publisher.topic().is_fixed() => {
+                Delivery::Retry { problem, after }
+            }
+            delivery => delivery,
+        }
     }
 
     pub(super) async fn run(mut self) -> Vec<Delivery> {
@@ -91,7 +144,7 @@ impl<'a> PublishCall<'a> {
     fn enqueue(&mut self, records: &CallRecords, wave: Vec<usize>) {
         for at in wave {
             let key = self.rows[at].msg_key.as_str();
-            if self.blocked.contains(key) {
+            if self.blocked.contains(key) || self.deliveries[at].is_some() {
                 continue;
             }
             let Err(code) = self.send(records, at) else { continue };
@@ -101,7 +154,7 @@ impl<'a> PublishCall<'a> {
                 _ if code == Code::QueueFull => return,
                 _ => {
                     self.blocked.insert(key);
-                    self.deliveries[at] = Some(classify::delivery(code, self.publisher.topic()));
+                    self.deliveries[at] = Some(self.failure(code, at));
                 }
             }
         }
@@ -109,7 +162,7 @@ impl<'a> PublishCall<'a> {
 
     fn send(&self, records: &CallRecords, at: usize) -> Result<(), Code> {
         let record = OutgoingRecord::of(&self.rows[at], self.publisher.format());
-        records.producer.send(self.publisher.topic(), record, &records.reports, at)
+        records.producer.send(&self.topics[at], record, &records.reports, at)
     }
 
     /// Waits for all reports. The error explains why no more are expected.
@@ -138,7 +191,7 @@ impl<'a> PublishCall<'a> {
     fn problem(&self, error: Option<ProducerError>) -> Problem {
         let (code, text) =
             error.map_or((Code::MessageTimedOut, String::new()), |error| (error.code, error.text));
-        classify::problem(code, self.publisher.topic(), &text)
+        classify::problem(code, &self.publisher.topic().to_string(), &text)
     }
 
     /// Records the reports. Returns whether all messages were accepted.
@@ -153,9 +206,7 @@ impl<'a> PublishCall<'a> {
                         KafkaVerdict::Again | KafkaVerdict::Suspect => None,
                         KafkaVerdict::Configuration
                         | KafkaVerdict::Retry
-                        | KafkaVerdict::Outage => {
-                            Some(classify::delivery(code, self.publisher.topic()))
-                        }
+                        | KafkaVerdict::Outage => Some(self.failure(code, at)),
                     }
                 }
             };
@@ -203,7 +254,7 @@ impl<'a> PublishCall<'a> {
                 }
             };
             if classify::verdict(code) != KafkaVerdict::Again {
-                return classify::delivery(code, self.publisher.topic());
+                return self.failure(code, at);
             }
             let error = records.producer.error();
             records.producer.end();
@@ -213,7 +264,7 @@ impl<'a> PublishCall<'a> {
             }
             if producers.opened >= OWN_PRODUCERS_MAX {
                 let code = error.map_or(code, |error| error.code);
-                return classify::delivery(code, self.publisher.topic());
+                return self.failure(code, at);
             }
         }
     }
@@ -238,6 +289,15 @@ impl<'a> PublishCall<'a> {
         };
         self.rows.iter().zip(self.deliveries).map(answer).collect()
     }
+}
+
+/// Returns the topic of a row, or why it has none.
+fn topic_of(publisher: &KafkaPublisher, row: &OutboxRow) -> Result<String, String> {
+    let topic = publisher.topic().fill(row)?;
+    if !publisher.topic().is_fixed() {
+        topic_name(&topic).map_err(|why| format!("`{topic}` {why}"))?;
+    }
+    Ok(topic)
 }
 
 /// Returns how long to wait while the cluster is in this state; `None` means the whole time of the

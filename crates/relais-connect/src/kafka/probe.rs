@@ -20,6 +20,7 @@ use super::{
     client_log::ClientLog,
     config::{DESTINATION, SOURCE, Side},
 };
+use crate::ProbeError;
 
 /// Time limit for a broker.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,7 +33,7 @@ type Asked = (Result<Vec<String>, KafkaError>, Option<String>);
 
 impl KafkaConnection {
     /// Asks a broker for the topics of a source. The error says what to change.
-    pub async fn probe_source(&self, topics: &[String]) -> Result<String, String> {
+    pub async fn probe_source(&self, topics: &[String]) -> Result<String, ProbeError> {
         self.probe(&SOURCE, topics, |consumer: &BaseConsumer<Listener>| {
             let found = metadata(consumer.client());
             if found.is_err() {
@@ -45,8 +46,11 @@ impl KafkaConnection {
     }
 
     /// Asks a broker for the topic of a destination. The error says what to change.
-    pub async fn probe_destination(&self, topic: &str) -> Result<String, String> {
-        self.probe(&DESTINATION, &[topic.to_owned()], |producer: &BaseProducer<Listener>| {
+    pub async fn probe_destination(&self, topic: &str) -> Result<String, ProbeError> {
+        // The topics of a template are known when there is a message.
+        let topics: Vec<String> =
+            (!topic.contains("{{")).then(|| topic.to_owned()).into_iter().collect();
+        self.probe(&DESTINATION, &topics, |producer: &BaseProducer<Listener>| {
             let found = metadata(producer.client());
             if found.is_err() {
                 (0..EVENTS).for_each(|_| producer.poll(EVENT_TIME));
@@ -61,7 +65,7 @@ impl KafkaConnection {
         side: &Side,
         topics: &[String],
         ask: fn(&C) -> Asked,
-    ) -> Result<String, String> {
+    ) -> Result<String, ProbeError> {
         let config = self.client(side)?;
         let listener = Listener { log: ClientLog::new("check", self), reason: Mutex::default() };
         let asked = tokio::task::spawn_blocking(move || {
@@ -92,9 +96,11 @@ impl KafkaConnection {
                  access",
                 self.brokers,
                 missing.join(", ")
-            ));
+            )
+            .into());
         }
-        Ok(format!("a broker at {} answers and has {}", self.brokers, topics.join(", ")))
+        let has = if topics.is_empty() { "" } else { " and has " };
+        Ok(format!("a broker at {} answers{has}{}", self.brokers, topics.join(", ")))
     }
 }
 

@@ -24,6 +24,7 @@ use super::{
     KafkaConnection, call::PublishCall, classify, client_log::ClientLog, config,
     producer::KafkaProducer, record::RecordFormat,
 };
+use crate::{kafka_settings::topic_template, template::RoutingTemplate};
 
 /// Maximum number of messages in one call.
 const CALL_MAX: usize = 1_000;
@@ -41,7 +42,7 @@ pub struct KafkaPublisherSettings {
     pub destination: String,
     /// The connection to the cluster.
     pub connection: KafkaConnection,
-    /// The topic that messages are sent to.
+    /// The topic that messages are sent to; may have places of the message, such as `{{aggregate_type}}`.
     pub topic: String,
     /// Sends CloudEvents in binary mode.
     pub cloudevents: bool,
@@ -62,7 +63,7 @@ impl KafkaPublisherSettings {
     }
 }
 
-/// Sends messages to one topic.
+/// Sends messages to one topic, or to one that each message names.
 ///
 /// ```
 /// use relais_connect::kafka::{KafkaConnection, KafkaPublisher, KafkaPublisherSettings};
@@ -79,7 +80,7 @@ impl KafkaPublisherSettings {
 /// `aggregate-id`, `correlation-id`, `causation-id`, and those of the message itself, including
 /// `traceparent`.
 pub struct KafkaPublisher {
-    topic: String,
+    topic: RoutingTemplate,
     format: RecordFormat,
     /// Time limit of a call, less than that of the destination.
     patience: Duration,
@@ -102,6 +103,7 @@ impl KafkaPublisher {
     pub fn new(settings: KafkaPublisherSettings) -> Result<Self, InvalidSettings> {
         let KafkaPublisherSettings { destination, connection, topic, cloudevents, timeout } =
             settings;
+        let topic = topic_template(&topic).map_err(|why| format!("topic {why}"))?;
         let log = Arc::new(ClientLog::new(&destination, &connection));
         let patience = timeout.saturating_sub(MARGIN_MAX.min(timeout / 4));
         let mut together = connection.client(&config::DESTINATION)?;
@@ -119,7 +121,7 @@ impl KafkaPublisher {
         Ok(Self { topic, format, patience, together, alone, log, producers })
     }
 
-    pub(super) fn topic(&self) -> &str {
+    pub(super) fn topic(&self) -> &RoutingTemplate {
         &self.topic
     }
 
@@ -166,7 +168,7 @@ impl KafkaPublisher {
         deadline: Instant,
     ) -> Result<(), Problem> {
         let ended = tokio::time::timeout_at(deadline, producer.ended()).await;
-        ended.map_err(|_| classify::problem(Code::OperationTimedOut, &self.topic, ""))
+        ended.map_err(|_| classify::problem(Code::OperationTimedOut, &self.topic.to_string(), ""))
     }
 
     fn open(&self, config: &ClientConfig) -> Result<Arc<KafkaProducer>, Problem> {

@@ -15,9 +15,9 @@ use relais_core::{
     settings, text_kinds,
 };
 
-use crate::SecretString;
 #[cfg(feature = "kafka")]
 use crate::kafka::{check_destination_option, check_source_option};
+use crate::{SecretString, template::RoutingTemplate};
 
 /// The most topics of one source.
 const TOPICS_MAX: usize = 100;
@@ -47,7 +47,7 @@ settings! {
     pub struct KafkaTargetKeys {
         /// `"HOST:PORT"`, separated by commas
         brokers: Brokers => "write for example \"kafka-1.example:9092,kafka-2.example:9092\"";
-        /// it must exist; 1 to 249 letters, digits, `.`, `_` and `-`
+        /// it must exist; 1 to 249 letters, digits, `.`, `_` and `-`. May have [places of the message](kafka.md#a-topic-for-each-message): `"{{aggregate_type}}"`
         topic: Option<TopicName> => "the `name`";
         /// add the headers of CloudEvents 1.0
         cloudevents: OnOff = false;
@@ -59,9 +59,9 @@ settings! {
 text_kinds! {
     /// `HOST:PORT`, several separated by commas.
     pub Brokers -> String, "text", brokers;
-    /// The name of a topic.
-    pub TopicName -> String, "text", |text| topic_name(text).map(|()| text.to_owned()),
-        form SettingForm::Text("^[A-Za-z0-9._-]{1,249}$");
+    /// The name of a topic, with or without places of the message.
+    pub TopicName -> String, "text", |text| topic_template(text).map(|_| text.to_owned()),
+        form SettingForm::Text(".+");
 }
 
 /// The names of topics.
@@ -104,6 +104,17 @@ fn brokers(text: &str) -> Result<String, String> {
     Err("is not a list of brokers; write for example \
          \"kafka-1.example:9092,kafka-2.example:9092\""
         .to_owned())
+}
+
+/// Reads the name of a topic that may have places of the message.
+pub fn topic_template(text: &str) -> Result<RoutingTemplate, String> {
+    let template: RoutingTemplate = text.parse()?;
+    if template.is_fixed() {
+        topic_name(text)?;
+    } else if template.fixed_bytes() > TOPIC_CHARS_MAX {
+        return Err(format!("must have at most {TOPIC_CHARS_MAX} characters"));
+    }
+    Ok(template)
 }
 
 /// Checks a name by Kafka's rules.

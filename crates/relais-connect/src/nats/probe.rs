@@ -5,13 +5,14 @@ use super::{
     NatsConnection, RoutingTemplate, api, classify::NatsFailure, connection::OpenNatsConnection,
     source::NatsSourceSettings,
 };
+use crate::ProbeError;
 
 /// Messages of a subscription; a check has none.
 const CAPACITY: usize = 16;
 
 impl NatsConnection {
     /// Asks the server for the stream and the consumer of a source. The error says what to change.
-    pub async fn probe_source(&self, settings: &NatsSourceSettings) -> Result<String, String> {
+    pub async fn probe_source(&self, settings: &NatsSourceSettings) -> Result<String, ProbeError> {
         let connection = self.reach().await?;
         let plan = settings.plan();
         let failed = |failure: NatsFailure| format!("{}: {}", self.url, failure.problem.message);
@@ -27,20 +28,21 @@ impl NatsConnection {
                     ))
                 }
                 Some(why) => {
-                    Err(format!("{found}; cannot use consumer `{}`: {why}", plan.consumer))
+                    let consumer = &plan.consumer;
+                    Err(format!("{found}; cannot use consumer `{consumer}`: {why}").into())
                 }
             },
             Err(failure) if failure.is_unknown_consumer() => Ok(format!(
                 "{found} with {} messages; consumer `{}` is created at the start",
                 stream.state.messages, plan.consumer
             )),
-            Err(failure) => Err(failed(failure)),
+            Err(failure) => Err(failed(failure).into()),
         }
     }
 
     /// Asks the server for the stream of a destination's subject. Only a fixed subject can be asked
     /// for. The error says what to change.
-    pub async fn probe_destination(&self, subject: &RoutingTemplate) -> Result<String, String> {
+    pub async fn probe_destination(&self, subject: &RoutingTemplate) -> Result<String, ProbeError> {
         let connection = self.reach().await?;
         if !subject.is_fixed() {
             return Ok(format!("{} accepts the login", self.url));
@@ -51,12 +53,13 @@ impl NatsConnection {
                 Some(stream) => {
                     Ok(format!("{} has stream `{stream}` for subject `{subject}`", self.url))
                 }
-                None => Err(format!(
-                    "{}: no stream has the subject `{subject}`; add it to one",
-                    self.url
-                )),
+                None => {
+                    let url = &self.url;
+                    Err(format!("{url}: no stream has the subject `{subject}`; add it to one")
+                        .into())
+                }
             },
-            Err(failure) => Err(format!("{}: {}", self.url, failure.problem.message)),
+            Err(failure) => Err(format!("{}: {}", self.url, failure.problem.message).into()),
         }
     }
 

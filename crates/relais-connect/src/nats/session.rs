@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_nats::Request;
+use async_nats::{Request, Subject};
 use tokio::time::Instant;
 
 use super::{
@@ -16,8 +16,8 @@ use super::{
     recovery::OrderRecovery,
 };
 
-/// Time to wait for the answer to an acknowledgement.
-const ACKNOWLEDGE_MAX: Duration = Duration::from_secs(5);
+/// Time to wait until the server has processed acknowledgements or returned messages.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The pause between checks of the consumer while newer messages wait for older ones.
 const RECOVERY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -112,26 +112,13 @@ impl PullSession {
         over.map(OrderRecovery::into_newer).unwrap_or_default()
     }
 
-    /// Acknowledges messages, and waits for the answer to the last one: the server processes them in
-    /// order.
+    /// Acknowledges messages.
     pub(super) async fn acknowledge(&self, messages: &[StreamMessage]) -> Result<(), NatsFailure> {
-        let Some((last, others)) = messages.split_last() else { return Ok(()) };
         for message in messages {
             self.keep_alive.remove(message.sequence);
         }
-        let client = self.connection.client();
-        for message in others {
-            let sending = client.publish(message.reply.clone(), ACKNOWLEDGED.into());
-            sending.await.map_err(|error| NatsFailure::lost(&error.to_string()))?;
-        }
-        let request = Request::new().payload(ACKNOWLEDGED.into()).timeout(Some(ACKNOWLEDGE_MAX));
-        tokio::select! {
-            biased;
-            answer = client.send_request(last.reply.clone(), request) => {
-                answer.map(drop).map_err(|error| NatsFailure::of_request(&error))
-            }
-            reason = self.connection.until_lost() => Err(NatsFailure::lost(&reason)),
-        }
+        let replies = messages.iter().map(|message| message.reply.clone()).collect();
+        answer(&self.connection, replies, ACKNOWLEDGED).await
     }
 
     /// Disconnects. What has arrived and was not acknowledged goes back to the consumer, in order. The
@@ -142,17 +129,44 @@ impl PullSession {
         // What the server sent before its answer has arrived then.
         let _ = plan.info(&connection).await;
         let rest = pull.leave().await;
+        // Makes the server drop the request that has no inbox any more. Otherwise an older server (2.9) takes a
+        // returned message for that request, and delivers it only after `ack_wait` (nats-server#5338).
+        let _ = plan.info(&connection).await;
         let newer = recovery.map(OrderRecovery::into_newer).unwrap_or_default();
         let replies = held.into_iter().chain(newer).map(|message| message.reply);
         let replies = replies.chain(rest.into_iter().filter_map(|message| message.reply));
-        for reply in replies {
-            if connection.client().publish(reply, RETURNED.into()).await.is_err() {
-                return;
-            }
+        if let Err(failure) = answer(&connection, replies.collect(), RETURNED).await {
+            let (stream, reason) = (&plan.stream, &failure.problem.message);
+            tracing::debug!(
+                stream,
+                reason,
+                "could not return messages; they come after `ack_wait`"
+            );
         }
-        connection.flush().await;
-        // The answer shows that the server has read everything before it.
-        let _ = plan.info(&connection).await;
+    }
+}
+
+/// Sends the same answer to messages, and waits until the server has processed it. The server processes
+/// answers in order, on a task of its own: only the reply to the last one shows that it is done. An answer of
+/// the API does not.
+async fn answer(
+    connection: &OpenNatsConnection,
+    mut replies: Vec<Subject>,
+    answer: &'static [u8],
+) -> Result<(), NatsFailure> {
+    let Some(last) = replies.pop() else { return Ok(()) };
+    let client = connection.client();
+    for reply in replies {
+        let sending = client.publish(reply, answer.into());
+        sending.await.map_err(|error| NatsFailure::lost(&error.to_string()))?;
+    }
+    let request = Request::new().payload(answer.into()).timeout(Some(ANSWER_MAX));
+    tokio::select! {
+        biased;
+        done = client.send_request(last, request) => {
+            done.map(drop).map_err(|error| NatsFailure::of_request(&error))
+        }
+        reason = connection.until_lost() => Err(NatsFailure::lost(&reason)),
     }
 }
 

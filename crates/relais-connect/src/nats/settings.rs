@@ -170,7 +170,7 @@ pub(crate) enum UrlLogin<'a> {
 
 impl HiddenNatsUrl {
     /// Checks the form of the URLs. The error does not repeat them.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.chars().any(char::is_whitespace) {
             return Err("has a space in it; write it percent-encoded".to_owned());
         }

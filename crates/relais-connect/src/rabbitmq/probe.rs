@@ -10,10 +10,11 @@ use lapin::{
 use super::{
     RabbitConnection, RoutingTemplate, classify::RabbitFailure, connection::OpenConnection,
 };
+use crate::ProbeError;
 
 impl RabbitConnection {
     /// Asks the broker for the queue of a source. The error says what to change.
-    pub async fn probe_source(&self, queue: &str) -> Result<String, String> {
+    pub async fn probe_source(&self, queue: &str) -> Result<String, ProbeError> {
         let connection = self.reach().await?;
         let name = ShortString::try_new(queue).map_err(|_| "the name is too long".to_owned())?;
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
@@ -29,14 +30,18 @@ impl RabbitConnection {
                 Ok(format!("{} has queue `{queue}` with {waiting} messages", self.url))
             }
             Err(error) => {
-                Err(format!("{}: {}", self.url, RabbitFailure::of_queue(&error).problem.message))
+                let failure = RabbitFailure::of_queue(&error);
+                Err(format!("{}: {}", self.url, failure.problem.message).into())
             }
         }
     }
 
     /// Asks the broker for the exchange of a destination. Only a fixed name can be asked for. The
     /// error says what to change.
-    pub async fn probe_destination(&self, exchange: &RoutingTemplate) -> Result<String, String> {
+    pub async fn probe_destination(
+        &self,
+        exchange: &RoutingTemplate,
+    ) -> Result<String, ProbeError> {
         let connection = self.reach().await?;
         let name = exchange.to_string();
         // The default exchange always exists and cannot be asked for.
@@ -56,7 +61,8 @@ impl RabbitConnection {
         match answer {
             Ok(()) => Ok(format!("{} has exchange `{name}`", self.url)),
             Err(error) => {
-                Err(format!("{}: {}", self.url, RabbitFailure::of(&error).problem.message))
+                let failure = RabbitFailure::of(&error);
+                Err(format!("{}: {}", self.url, failure.problem.message).into())
             }
         }
     }

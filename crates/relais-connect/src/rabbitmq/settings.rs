@@ -95,7 +95,7 @@ pub struct HiddenBrokerUrl(SecretString);
 
 impl HiddenBrokerUrl {
     /// Checks the form of the URL. The error does not repeat it.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let rest = text.strip_prefix("amqp://").or_else(|| text.strip_prefix("amqps://"));
         let rest = rest.ok_or("must start with amqps:// or amqp://")?;
         if rest.chars().any(char::is_whitespace) {

@@ -7,16 +7,17 @@ use super::{
     SalesforceSettings,
     client::{ApiCall, SalesforceClient},
 };
+use crate::ProbeError;
 
 /// The result of one setting: a description, or the problem and what to do.
-pub type ProbeResult = (&'static str, Result<String, String>);
+pub type ProbeResult = (&'static str, Result<String, ProbeError>);
 
 /// Logs in and compares the settings with the description of the object. Writes nothing. A setting
 /// that depends on a failed one is left out.
 pub async fn probe(settings: &SalesforceSettings) -> Vec<ProbeResult> {
     let client = match SalesforceClient::new(settings) {
         Ok(client) => client,
-        Err(why) => return vec![("login_url", Err(why))],
+        Err(why) => return vec![("login_url", Err(why.into()))],
     };
     let mut probed = Vec::new();
     match client.user_id().await {
@@ -26,7 +27,7 @@ pub async fn probe(settings: &SalesforceSettings) -> Vec<ProbeResult> {
         }
         Err(failure) => {
             let why = format!("cannot log in: {}", failure.problem.message);
-            return vec![("login_url", Err(why))];
+            return vec![("login_url", Err(why.into()))];
         }
     }
     let object = &settings.object;
@@ -39,10 +40,12 @@ pub async fn probe(settings: &SalesforceSettings) -> Vec<ProbeResult> {
         Ok(described) => {
             let access = described.access(object);
             let usable = access.is_ok();
-            probed.push(("object", access));
+            probed.push(("object", access.map_err(ProbeError::from)));
             if usable {
-                probed.push(("external_id", described.external_id(&settings.external_id)));
-                probed.push(("columns", described.columns(&settings.columns)));
+                let external_id = described.external_id(&settings.external_id);
+                let columns = described.columns(&settings.columns);
+                probed.push(("external_id", external_id.map_err(ProbeError::from)));
+                probed.push(("columns", columns.map_err(ProbeError::from)));
             }
         }
         Err(failure) if failure.status == Some(404) => {
@@ -50,11 +53,11 @@ pub async fn probe(settings: &SalesforceSettings) -> Vec<ProbeResult> {
                 "the org has no object `{object}`, or its user may not see it; check `object` and the \
                  permissions of the user"
             );
-            probed.push(("object", Err(why)));
+            probed.push(("object", Err(why.into())));
         }
         Err(failure) => {
             let why = format!("cannot describe `{object}`: {}", failure.problem.message);
-            probed.push(("object", Err(why)));
+            probed.push(("object", Err(why.into())));
         }
     }
     probed

@@ -58,6 +58,36 @@ async fn a_plain_consumer_sees_key_value_and_headers() {
 }
 
 #[tokio::test]
+async fn each_message_goes_to_the_topic_that_it_names_and_keys_keep_their_order() {
+    let Some(brokers) = broker("a topic for each message") else { return };
+    let (orders, members) = (topic(&brokers, 1, &[]).await, topic(&brokers, 1, &[]).await);
+    let publisher = publisher(&brokers, "{{aggregate_type}}");
+    let to =
+        |id, key: &str, topic: &str| OutboxRow { aggregate_type: topic.into(), ..row(id, key) };
+    let rows = [
+        to(1, "a", &orders),
+        to(2, "b", &members),
+        to(3, "a", &orders),
+        // Behind one of another topic: it waits for the next call.
+        to(4, "a", &members),
+        to(5, "c", "no topic"),
+        to(6, "c", &orders),
+    ];
+    let deliveries = publisher.publish(&rows).await;
+    let expected = ["accepted", "accepted", "accepted", "held", "reject", "held"];
+    assert_eq!(codes(&deliveries), expected);
+    assert!(problem(&deliveries[4]).1.contains("`no topic` is not the name of a topic"));
+    assert_eq!(codes(&publisher.publish(&rows[3..4]).await), ["accepted"]);
+    let ids = |topic: &str| read(&brokers, topic).iter().map(id).collect::<Vec<_>>();
+    assert_eq!((ids(&orders), ids(&members)), (vec![1, 3], vec![2, 4]));
+    // A topic that does not exist fails its message and no other one.
+    let missing = format!("missing-{}", uuid::Uuid::now_v7());
+    let rows = [to(7, "d", &missing), to(8, "e", &orders)];
+    let deliveries = publisher.publish(&rows).await;
+    assert_eq!(codes(&deliveries), ["retry", "accepted"], "{deliveries:?}");
+}
+
+#[tokio::test]
 async fn cloudevents_have_the_headers_of_the_kafka_binding() {
     let Some(brokers) = broker("CloudEvents on Kafka") else { return };
     let topic = topic(&brokers, 1, &[]).await;

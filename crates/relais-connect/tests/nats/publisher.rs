@@ -132,12 +132,12 @@ async fn a_check_names_what_is_missing() {
     assert!(found.contains(&world.name), "{found}");
     let any = connection.probe_destination(&template("{{key}}")).await.unwrap();
     assert!(any.contains("accepts the login"), "{any}");
-    let missing = connection.probe_destination(&template("missing")).await.unwrap_err();
+    let missing = connection.probe_destination(&template("missing")).await.unwrap_err().to_string();
     assert!(missing.contains("no stream has the subject `missing`"), "{missing}");
     let created = connection.probe_source(&world.origin()).await.unwrap();
     assert!(created.contains("is created at the start"), "{created}");
     let mut origin = world.origin();
     origin.stream = "missing".to_owned();
-    let missing = connection.probe_source(&origin).await.unwrap_err();
+    let missing = connection.probe_source(&origin).await.unwrap_err().to_string();
     assert!(missing.contains("stream does not exist"), "{missing}");
 }

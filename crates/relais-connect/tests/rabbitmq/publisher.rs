@@ -147,8 +147,8 @@ async fn a_check_names_what_is_missing() {
     assert!(found.contains(&world.name) && !found.contains("guest"), "{found}");
     assert!(connection.probe_destination(&template("")).await.is_ok());
     assert!(connection.probe_source(&world.name).await.unwrap().contains("0 messages"));
-    let missing = connection.probe_destination(&template("missing")).await.unwrap_err();
+    let missing = connection.probe_destination(&template("missing")).await.unwrap_err().to_string();
     assert!(missing.contains("exchange does not exist"), "{missing}");
-    let missing = connection.probe_source("missing").await.unwrap_err();
+    let missing = connection.probe_source("missing").await.unwrap_err().to_string();
     assert!(missing.contains("queue does not exist"), "{missing}");
 }

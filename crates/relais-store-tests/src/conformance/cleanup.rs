@@ -2,7 +2,9 @@
 
 use relais_core::{
     dead_letter::Resolution,
+    inbox::InboxFate,
     inspect::InspectExt,
+    message::NewMessage,
     outbox::OutboxFate,
     process::{Change, Process, ProcessStatus, TimerChange},
     query::{CleanupCounts, CleanupMode, Retention},
@@ -63,6 +65,7 @@ async fn age(f: &dyn Fixture, seconds: u32) {
         ("relais_handled", &["processed_at"][..]),
         ("relais_process", &["created_at", "updated_at"][..]),
         ("relais_attempt", &["at"][..]),
+        ("relais_version", &["seen_at"][..]),
     ];
     for (table, columns) in columns {
         for column in columns {
@@ -86,6 +89,42 @@ pub async fn finished_rows_past_their_retention_go(f: &dyn Fixture) {
         CleanupCounts { inbox: 2, outbox: 3, handled: 1, ..CleanupCounts::default() }
     );
     assert_eq!(cleanup(f, 100).await, CleanupCounts::default(), "nothing is left to remove");
+}
+
+pub async fn versions_that_were_not_seen_for_long_go(f: &dyn Fixture) {
+    let versioned = |aggregate: &str, version| NewMessage {
+        as_of_version: Some(version),
+        ..message("orders", aggregate)
+    };
+    let handled = async |id: &str, message: NewMessage| {
+        f.store().accept(vec![arrival(id)], Vec::new()).await.expect("accept");
+        let worker = Worker::inbox(f, "w").await;
+        let row = &worker.received(10).await[0];
+        let (changes, copies) = Default::default();
+        worker
+            .settle_inbox(row, InboxFate::Processed { messages: vec![message], changes, copies })
+            .await;
+    };
+    for (id, aggregate) in [("1", "a"), ("2", "b"), ("3", "c")] {
+        handled(id, versioned(aggregate, 5)).await;
+    }
+    age(f, 2 * YEAR).await;
+    // Seen again: its version stays.
+    handled("4", versioned("b", 6)).await;
+    let retention = Retention::default()
+        .processed_seconds(Retention::NEVER_SECONDS)
+        .dispatched_seconds(Retention::NEVER_SECONDS);
+    let counted = f.store().cleanup(retention, CleanupMode::Count).await.expect("count");
+    assert_eq!(counted, CleanupCounts { versions: 2, ..CleanupCounts::default() });
+    for _ in 0..2 {
+        let gone = f.store().cleanup(retention, removing(1)).await.expect("cleanup");
+        assert_eq!(gone, CleanupCounts { versions: 1, ..CleanupCounts::default() });
+    }
+    assert_eq!(f.number("SELECT max(version) FROM relais_version").await, 6);
+    let never = Retention::default().versions_seconds(Retention::NEVER_SECONDS);
+    age(f, 2 * YEAR).await;
+    let counted = f.store().cleanup(never, CleanupMode::Count).await.expect("count");
+    assert_eq!(counted.versions, 0);
 }
 
 pub async fn finished_rows_within_their_retention_stay(f: &dyn Fixture) {

@@ -315,6 +315,7 @@ macro_rules! store_conformance {
             cleanup {
                 finished_rows_past_their_retention_go
                 finished_rows_within_their_retention_stay
+                versions_that_were_not_seen_for_long_go
                 the_time_of_the_end_counts_not_that_of_the_start
                 unfinished_rows_stay_however_old
                 a_pass_removes_no_more_than_it_may

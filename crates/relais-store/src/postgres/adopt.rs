@@ -56,6 +56,16 @@ pub struct InstalledAdoption {
     pub copied: u64,
 }
 
+/// The result of installing several tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InstallationOutcome {
+    /// The tables whose triggers are there now.
+    pub installed: Vec<InstalledAdoption>,
+    /// The tables that could not be installed, with the reason.
+    pub refused: Vec<(Adoption, String)>,
+}
+
 /// One adopted table while the program runs; without a script it does not fit its description now.
 #[derive(Clone, Debug)]
 pub(super) struct AdoptedTable {
@@ -70,6 +80,8 @@ pub(super) struct AdoptedTables {
     checked: Mutex<Option<Instant>>,
     /// The last change that was handled; the next pass starts behind it.
     cursor: Mutex<i64>,
+    /// Tables whose installation failed; it is repeated when the tables are compared.
+    to_install: Mutex<Vec<Adoption>>,
 }
 
 impl AdoptedTables {
@@ -108,6 +120,22 @@ impl AdoptedTables {
         }
         self.set(tables);
         Ok(())
+    }
+
+    /// Repeats installations that failed: a transaction may have held the table for too long.
+    async fn install_rest(&self, client: &mut Client<'_>) -> Result<(), Failure> {
+        let rest = self.to_install.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let outcome = install::install(client, &rest, install::REPEAT_LOCK_TIMEOUT).await?;
+        self.install_later(&outcome);
+        Ok(())
+    }
+
+    fn install_later(&self, outcome: &InstallationOutcome) {
+        let refused = outcome.refused.iter().map(|(adoption, _)| adoption.clone()).collect();
+        *self.to_install.lock().unwrap_or_else(PoisonError::into_inner) = refused;
     }
 
     /// Fails with the first problem of each table that does not work; for readiness.
@@ -155,13 +183,35 @@ impl PostgresStore {
             .await
     }
 
-    /// Creates what each table needs, or replaces it where it differs: one transaction for each table.
+    /// Creates what each table needs, or replaces it where it differs: one transaction for each table. The first
+    /// table that cannot be installed is the error; the others are installed.
     pub async fn install_adoptions(
         &self,
         adoptions: Vec<Adoption>,
     ) -> StoreResult<Vec<InstalledAdoption>> {
+        let outcome = self.install_all(adoptions).await?;
+        match outcome.refused.into_iter().next() {
+            Some((_, why)) => Err(StoreError::setup(why)),
+            None => Ok(outcome.installed),
+        }
+    }
+
+    /// Installs as [`Self::install_adoptions`] does. A running store repeats what could not be installed every 10
+    /// seconds, for the tables of [`Self::adopt`].
+    pub async fn install_repeatedly(
+        &self,
+        adoptions: Vec<Adoption>,
+    ) -> StoreResult<InstallationOutcome> {
+        let outcome = self.install_all(adoptions).await?;
+        self.shared.adopted.install_later(&outcome);
+        Ok(outcome)
+    }
+
+    async fn install_all(&self, adoptions: Vec<Adoption>) -> StoreResult<InstallationOutcome> {
         self.others()
-            .run(adoptions, |client, _, adoptions| Box::pin(install::install(client, adoptions)))
+            .run(adoptions, |client, _, adoptions| {
+                Box::pin(install::install(client, adoptions, install::LOCK_TIMEOUT))
+            })
             .await
     }
 

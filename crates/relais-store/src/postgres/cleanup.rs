@@ -36,6 +36,8 @@ pub(super) struct Places {
     swept: AtomicI64,
     /// By the time they were made, because their ids have no order.
     processes: Mutex<Option<(Timestamp, Uuid)>>,
+    /// By type and id of the aggregate.
+    versions: Mutex<(String, String)>,
 }
 
 pub(super) async fn cleanup(
@@ -69,10 +71,12 @@ pub(super) async fn cleanup(
     let processes =
         walk_processes(client, &places.processes, retention.processes_seconds, rows_max).await?;
     sweep(client, places).await?;
+    let versions =
+        walk_versions(client, &places.versions, retention.versions_seconds, rows_max).await?;
     // Few, so they are not counted.
     let jobs = client.prepare_cached(sql!("cleanup_bulk")).await?;
     client.execute(&jobs, &[&retention.dispatched_seconds, &rows_max]).await?;
-    Ok(CleanupCounts { inbox, outbox, handled, dead_letters, processes })
+    Ok(CleanupCounts { inbox, outbox, handled, dead_letters, processes, versions })
 }
 
 /// Finds outbox rows that were changed by hand, a bounded part of the tables at a time: see
@@ -107,6 +111,7 @@ async fn count(client: &Client<'_>, retention: &Retention) -> Result<CleanupCoun
         handled_seconds,
         resolved_seconds,
         processes_seconds,
+        versions_seconds,
         ..
     } = retention;
     let statement = client.prepare_cached(sql!("count_expired")).await?;
@@ -119,6 +124,7 @@ async fn count(client: &Client<'_>, retention: &Retention) -> Result<CleanupCoun
                 handled_seconds,
                 resolved_seconds,
                 processes_seconds,
+                versions_seconds,
             ],
         )
         .await?;
@@ -129,6 +135,7 @@ async fn count(client: &Client<'_>, retention: &Retention) -> Result<CleanupCoun
         handled: count(2),
         dead_letters: count(3),
         processes: count(4),
+        versions: count(5),
     })
 }
 
@@ -176,6 +183,27 @@ async fn walk_processes(
         _ if gone >= rows_max => from,
         Some(last) if seen >= look => Some((last.0, row.get(3))),
         _ => None,
+    };
+    *place.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    Ok(row::amount(gone))
+}
+
+/// The same for versions of aggregates, in the order of their primary key.
+async fn walk_versions(
+    client: &Client<'_>,
+    place: &Mutex<(String, String)>,
+    seconds: i64,
+    rows_max: i64,
+) -> Result<u64, Failure> {
+    let look = look(rows_max);
+    let from = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let statement = client.prepare_cached(sql!("cleanup_versions")).await?;
+    let row = client.query_one(&statement, &[&from.0, &from.1, &seconds, &rows_max, &look]).await?;
+    let (gone, seen): (i64, i64) = (row.get(0), row.get(1));
+    let next = match gone >= rows_max {
+        true => from,
+        false if seen >= look => (row.get(2), row.get(3)),
+        false => Default::default(),
     };
     *place.lock().unwrap_or_else(PoisonError::into_inner) = next;
     Ok(row::amount(gone))

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use deadpool_postgres::{Client, Hook, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
-use relais_core::store::StoreError;
+use relais_core::{InvalidSettings, store::StoreError};
 use rustls::ClientConfig;
 use tokio_postgres::{
     Config, NoTls, SimpleQueryMessage,
@@ -213,13 +213,13 @@ fn check_schema(options: &PostgresOptions) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// Returns what to change in it. The text holds no part of a password.
-pub fn check_url(url: &str) -> Result<(), String> {
+pub fn check_url(url: &str) -> Result<(), InvalidSettings> {
     let error = match words::parse(url) {
         Ok(_) => return Ok(()),
         Err(error) => error.to_string(),
     };
     let why = error.split_once("cannot read the database URL: ").map(|(_, why)| why.to_owned());
-    Err(why.unwrap_or(error))
+    Err(InvalidSettings::new(why.unwrap_or(error)))
 }
 
 /// Returns hosts and ports of a database URL, as in `db:5432`; empty if it is invalid. Nothing else of it is
@@ -398,7 +398,8 @@ mod tests {
             ("passfile=x", "`passfile` is not supported"),
             ("target_session_attrs=standby", "`target_session_attrs` must be"),
         ] {
-            let why = check_url(&format!("postgres://relais:CANARY@db/app?{query}")).unwrap_err();
+            let url = format!("postgres://relais:CANARY@db/app?{query}");
+            let why = check_url(&url).unwrap_err().to_string();
             assert!(why.starts_with(part) && !why.contains("CANARY"), "{why}");
         }
     }

@@ -286,17 +286,33 @@ async fn fail_pending(
     on_dead_letter: OnDeadLetter,
     by: Signature<'_>,
 ) -> Result<DecisionResult, Failure> {
-    let park = on_dead_letter == OnDeadLetter::Park;
-    let Problem { code, message } = Problem::new(CODE_OPERATOR_FAILED, by.1).fitted();
-    let bury = client.prepare_cached(sql!("bury_outbox")).await?;
     let mut transaction = client.transaction().await?;
-    let failed = transaction.query(sql!("fail_pending"), &[&id, &code, &message, &park]).await?;
-    if failed.is_empty() {
+    if !fail_pending_in(&transaction, id, on_dead_letter, by).await? {
         let found = transaction.query_opt(sql!("find_outbox"), &[&Some(id), &None::<Uuid>]).await?;
         return Ok(found.map_or(DecisionResult::NotFound, |_| DecisionResult::ResolvedBefore));
     }
-    outbox::bury(&transaction, &bury, &failed, by.0).await?;
-    outbox::release(&transaction, failed[0].get(4), &[failed[0].get(2)]).await?;
+    adopt::write_back(&mut transaction, &adopted.all(), None, &[id]).await?;
+    crate::fail_point!("fail_row.before_commit");
+    transaction.commit().await?;
+    Ok(DecisionResult::Done)
+}
+
+/// Makes a pending row a dead letter; returns whether it was pending.
+pub(super) async fn fail_pending_in(
+    transaction: &Transaction<'_>,
+    id: i64,
+    on_dead_letter: OnDeadLetter,
+    by: Signature<'_>,
+) -> Result<bool, Failure> {
+    let park = on_dead_letter == OnDeadLetter::Park;
+    let Problem { code, message } = Problem::new(CODE_OPERATOR_FAILED, by.1).fitted();
+    let failed = transaction.query(sql!("fail_pending"), &[&id, &code, &message, &park]).await?;
+    if failed.is_empty() {
+        return Ok(false);
+    }
+    let bury = transaction.prepare_cached(sql!("bury_outbox")).await?;
+    outbox::bury(transaction, &bury, &failed, by.0).await?;
+    outbox::release(transaction, failed[0].get(4), &[failed[0].get(2)]).await?;
     // A job ends with its last row.
     if let Some(job_id) = failed[0].get::<_, Option<String>>(3)
         && let Ok(job) = Uuid::try_parse(&job_id)
@@ -304,9 +320,6 @@ async fn fail_pending(
     {
         transaction.execute(sql!("announce_bulk"), &[&job]).await?;
     }
-    audit(&transaction, by, "outbox.failed", &id.to_string()).await?;
-    adopt::write_back(&mut transaction, &adopted.all(), None, &[id]).await?;
-    crate::fail_point!("fail_row.before_commit");
-    transaction.commit().await?;
-    Ok(DecisionResult::Done)
+    audit(transaction, by, "outbox.failed", &id.to_string()).await?;
+    Ok(true)
 }

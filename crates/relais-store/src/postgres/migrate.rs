@@ -30,6 +30,12 @@ pub const SCRIPTS: &[Script] = &[
         needs: 4,
         sql: include_str!("migrations/0004_lean_outbox.sql"),
     },
+    Script {
+        number: 5,
+        name: "sql_interface",
+        needs: 4,
+        sql: include_str!("migrations/0005_sql_interface.sql"),
+    },
 ];
 
 /// Returns the scripts as one text, for an operator who applies them by hand.

@@ -94,7 +94,8 @@ async fn walk(
         position = read.position;
         answer = answer.or(read.answer);
         let last_seen = read.seen.iter().filter(|row| row.fresh).map(|row| row.id).max();
-        let is_passed = pass(client, destination, fetch, &read.blocked).await?;
+        part.skip_ids.extend(read.rows.iter().map(|row| row.id));
+        let is_passed = pass(client, destination, &part, &read.blocked).await?;
         let walked = read.seen.iter().filter(|row| row.fresh).count();
         if let Some(last) = last_seen.filter(|_| walked >= part_rows(fetch.limit)) {
             // Before a due row there may be fresh rows of its key that this part did not reach.
@@ -108,7 +109,6 @@ async fn walk(
             Payloads::UpTo(bytes_max) => Payloads::UpTo(bytes_max.saturating_sub(bytes)),
             Payloads::Omitted => Payloads::Omitted,
         };
-        part.skip_ids.extend(read.rows.iter().map(|row| row.id));
         complete_to = match () {
             () if !is_passed || !fetch.skip_keys.is_empty() => None,
             () if is_cut => read.rows.last().map(|row| row.id),
@@ -119,7 +119,8 @@ async fn walk(
         rows.extend(read.rows);
         seen.extend(read.seen);
         match last_seen {
-            Some(last) if is_blocked && !is_cut => plan = plan.behind(last),
+            // Behind a row that was not passed, no later row of its key may be passed.
+            Some(last) if is_passed && is_blocked && !is_cut => plan = plan.behind(last),
             _ => break,
         }
     }
@@ -225,6 +226,7 @@ async fn pass(
     let statement = client.prepare_cached(sql!("pass_outbox")).await?;
     let mut values = proof.values(&[&scope, &destination]);
     values.push(&behind);
+    values.push(&fetch.skip_ids);
     Ok(client.execute(&statement, &values).await? == blocked.len() as u64)
 }
 

@@ -8,15 +8,15 @@ use relais_core::store::StoreError;
 /// Longest name that still leaves room for what is put behind it.
 const NAME_MAX: usize = 48;
 
-/// Statements that make the roles `<prefix>_owner`, `<prefix>_runtime`, `<prefix>_producer` and
-/// `<prefix>_reader`, and grant them what they need in `schema`. To be run before the first migration,
+/// Statements that make the roles `<prefix>_owner`, `_runtime`, `_producer`, `_consumer`, `_publisher` and
+/// `_reader`, and grant them what they need in `schema`. To be run before the first migration,
 /// and again after each.
 pub fn roles_sql(prefix: &str, schema: &str) -> Result<String, StoreError> {
     for name in [prefix, schema] {
         refuse_odd(name)?;
     }
     let mut sql = include_str!("roles.sql").replace(":schema", schema);
-    for role in ["owner", "runtime", "producer", "reader"] {
+    for role in ["owner", "runtime", "producer", "consumer", "publisher", "reader"] {
         sql = sql.replace(&format!(":{role}"), &format!("{prefix}_{role}"));
     }
     Ok(sql)

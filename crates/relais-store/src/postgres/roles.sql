@@ -5,6 +5,8 @@
 --   owner     owns the tables: `relais migrate`
 --   runtime   reads and changes rows: `relais run` and every other command
 --   producer  adds messages to the outbox, in the transaction of a service
+--   consumer  adds received messages to the inbox, marks handled ones, writes dead letters
+--   publisher claims and settles messages of destinations that relais does not serve
 --   reader    reads everything, payloads too: `relais status`, `top`, `list`, `show`, `explain`
 --
 -- None can log in until an administrator allows it: ALTER ROLE ":runtime" LOGIN PASSWORD '...'.
@@ -14,7 +16,7 @@ DO $roles$
 DECLARE
     role text;
 BEGIN
-    FOREACH role IN ARRAY ARRAY[':owner', ':runtime', ':producer', ':reader'] LOOP
+    FOREACH role IN ARRAY ARRAY[':owner', ':runtime', ':producer', ':consumer', ':publisher', ':reader'] LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
             EXECUTE format('CREATE ROLE %I', role);
         END IF;
@@ -26,7 +28,7 @@ CREATE SCHEMA IF NOT EXISTS ":schema";
 -- Before PostgreSQL 15 every role may create tables in the schema public.
 REVOKE CREATE ON SCHEMA ":schema" FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA ":schema" TO ":owner";
-GRANT USAGE ON SCHEMA ":schema" TO ":runtime", ":producer", ":reader";
+GRANT USAGE ON SCHEMA ":schema" TO ":runtime", ":producer", ":consumer", ":publisher", ":reader";
 
 -- Rights on relais's own tables and no others. What was granted before and is not listed is taken away.
 DO $rights$
@@ -44,7 +46,7 @@ BEGIN
             (':runtime', 'relais_pending', 'SELECT'),
             (':runtime', 'relais_sent', 'SELECT'),
             (':runtime', 'relais_handled', 'SELECT, INSERT, DELETE'),
-            (':runtime', 'relais_version', 'SELECT, INSERT, UPDATE'),
+            (':runtime', 'relais_version', 'SELECT, INSERT, UPDATE, DELETE'),
             (':runtime', 'relais_dead_letter', 'SELECT, INSERT, UPDATE, DELETE'),
             (':runtime', 'relais_parked_key', 'SELECT, INSERT, UPDATE, DELETE'),
             (':runtime', 'relais_lane', 'SELECT, INSERT, UPDATE'),
@@ -74,6 +76,12 @@ BEGIN
              || 'correlation_id), SELECT (id, message_id, destination)'),
             -- Whether a message was sent before, without its payload.
             (':producer', 'relais_sent', 'SELECT'),
+            -- The columns of a received message, and what INSERT ... ON CONFLICT ... RETURNING reads.
+            (':consumer', 'relais_inbox',
+             'INSERT (message_id, source_system, topic, partition_num, offset_num, key_str, msg_key, '
+             || 'aggregate_id, event_type, payload, headers, raw_payload_base64, event_ts, received_at, '
+             || 'status, error_stage, error_code, error_message), SELECT (id, message_id, source_system)'),
+            (':consumer', 'relais_handled', 'INSERT (message_id, handler), SELECT (message_id, handler)'),
             (':reader', 'relais_schema', 'SELECT'),
             (':reader', 'relais_inbox', 'SELECT'),
             (':reader', 'relais_outbox', 'SELECT'),
@@ -98,6 +106,7 @@ BEGIN
             (':reader', 'relais_attempt', 'SELECT'),
             (':reader', 'relais_source_position', 'SELECT'),
             (':reader', 'relais_adopted_change', 'SELECT'),
+            (':reader', 'relais_claim', 'SELECT'),
             (':reader', 'relais_inbox_id_seq', 'SELECT'),
             (':reader', 'relais_outbox_id_seq', 'SELECT'),
             (':reader', 'relais_audit_id_seq', 'SELECT'),
@@ -108,6 +117,21 @@ BEGIN
     LOOP
         EXECUTE format('REVOKE ALL ON %s FROM %I', line.name, line.role);
         EXECUTE format('GRANT %s ON %s TO %I', line.rights, line.name, line.role);
+    END LOOP;
+    FOR line IN
+        SELECT wanted.role, p.oid::regprocedure::text AS name
+        FROM (VALUES
+            (':consumer', 'relais_park'),
+            (':publisher', 'relais_sweep_batch'),
+            (':publisher', 'relais_claim_one'),
+            (':publisher', 'relais_renew_claim'),
+            (':publisher', 'relais_mark_published'),
+            (':publisher', 'relais_mark_failed'),
+            (':publisher', 'relais_reschedule')
+        ) AS wanted (role, name)
+        JOIN pg_proc AS p ON p.proname = wanted.name AND p.pronamespace = to_regnamespace(':schema')
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', line.name, line.role);
     END LOOP;
 END
 $rights$;

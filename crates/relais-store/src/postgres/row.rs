@@ -289,7 +289,10 @@ pub(super) fn dead_letter(row: &Row) -> Read<DeadLetter> {
         event_type: row.try_get("event_type")?,
         msg_key: row.try_get("msg_key")?,
         payload: row.try_get("payload")?,
-        headers: row.try_get("headers").map(Headers::from_json)?,
+        headers: row
+            .try_get::<_, Option<&str>>("headers")?
+            .map(Headers::from_json)
+            .unwrap_or_default(),
         failed_status: row.try_get("failed_status")?,
         error_class: row.try_get("error_class")?,
         error_message: row.try_get("error_message")?,

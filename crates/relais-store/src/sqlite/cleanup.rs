@@ -40,6 +40,7 @@ pub(super) fn cleanup(
         handled: remove(include_str!("sql/cleanup_handled.sql"), retention.handled_seconds)?,
         dead_letters: dead_letters(tx, age(retention.resolved_seconds))?,
         processes: remove(include_str!("sql/cleanup_processes.sql"), retention.processes_seconds)?,
+        versions: remove(include_str!("sql/cleanup_versions.sql"), retention.versions_seconds)?,
     })
 }
 
@@ -70,6 +71,7 @@ pub(super) fn count(db: &Connection, retention: &Retention) -> Result<CleanupCou
         handled_seconds,
         resolved_seconds,
         processes_seconds,
+        versions_seconds,
         ..
     } = *retention;
     let ages = [
@@ -78,6 +80,7 @@ pub(super) fn count(db: &Connection, retention: &Retention) -> Result<CleanupCou
         handled_seconds,
         resolved_seconds,
         processes_seconds,
+        versions_seconds,
     ];
     let ages = ages.map(|seconds| seconds.max(0));
     let counted = first(db, include_str!("sql/count_expired.sql"), ages, |c| CleanupCounts {
@@ -86,6 +89,7 @@ pub(super) fn count(db: &Connection, retention: &Retention) -> Result<CleanupCou
         handled: c.count(2),
         dead_letters: c.count(3),
         processes: c.count(4),
+        versions: c.count(5),
     })?;
     Ok(counted.expect("a SELECT without FROM gives one row"))
 }

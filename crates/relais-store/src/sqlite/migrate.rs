@@ -31,6 +31,12 @@ pub const SCRIPTS: &[Script] = &[
         needs: 4,
         sql: include_str!("migrations/0004_lean_outbox.sql"),
     },
+    Script {
+        number: 5,
+        name: "sql_interface",
+        needs: 4,
+        sql: include_str!("migrations/0005_sql_interface.sql"),
+    },
 ];
 
 const CREATE_SCHEMA: &str = include_str!("sql/create_schema.sql");

@@ -32,6 +32,10 @@ relais_bulk_job.created_at: timestamp with time zone NOT NULL DEFAULT clock_time
 relais_bulk_job.finished_at: timestamp with time zone
 relais_bulk_job.error_message: character varying(2000)
 relais_bulk_job.moved: bigint NOT NULL IDENTITY
+relais_claim.id: bigint NOT NULL
+relais_claim.worker: text COLLATE "C" NOT NULL
+relais_claim.fence: bigint NOT NULL IDENTITY
+relais_claim.lease_until: timestamp with time zone NOT NULL
 relais_control.kind: text COLLATE "C" NOT NULL
 relais_control.name: text COLLATE "C" NOT NULL
 relais_control.paused_at: timestamp with time zone
@@ -56,7 +60,7 @@ relais_dead_letter.destination: text COLLATE "C"
 relais_dead_letter.event_type: text
 relais_dead_letter.msg_key: text COLLATE "C" NOT NULL
 relais_dead_letter.payload: text
-relais_dead_letter.headers: text NOT NULL DEFAULT '{}'::text
+relais_dead_letter.headers: text DEFAULT '{}'::text
 relais_dead_letter.failed_status: text NOT NULL
 relais_dead_letter.error_class: character varying(200)
 relais_dead_letter.error_message: character varying(2000)
@@ -123,7 +127,7 @@ relais_outbox.aggregate_id: text NOT NULL
 relais_outbox.event_type: text NOT NULL
 relais_outbox.event_version: integer NOT NULL DEFAULT 1
 relais_outbox.payload: relais_payload NOT NULL
-relais_outbox.headers: relais_headers NOT NULL DEFAULT '{}'::text
+relais_outbox.headers: relais_headers DEFAULT '{}'::text
 relais_outbox.destination: text COLLATE "C" NOT NULL
 relais_outbox.msg_key: text COLLATE "C"
 relais_outbox.created_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
@@ -189,6 +193,7 @@ relais_timer.due_at: timestamp with time zone NOT NULL
 relais_version.aggregate_type: text COLLATE "C" NOT NULL
 relais_version.aggregate_id: text COLLATE "C" NOT NULL
 relais_version.version: bigint NOT NULL
+relais_version.seen_at: timestamp with time zone NOT NULL DEFAULT now()
 relais_waiting.id: bigint NOT NULL
 relais_waiting.destination: text COLLATE "C" NOT NULL
 relais_waiting.msg_key: text COLLATE "C" NOT NULL
@@ -209,6 +214,7 @@ relais_bulk_job.relais_bulk_job_destination_check: CHECK ((destination <> ''::te
 relais_bulk_job.relais_bulk_job_end: CHECK (((finished_at IS NOT NULL) = (phase = ANY (ARRAY['RECONCILED'::text, 'ABANDONED'::text]))))
 relais_bulk_job.relais_bulk_job_phase: CHECK ((phase = ANY (ARRAY['PLANNED'::text, 'CREATING'::text, 'CREATED'::text, 'UPLOADING'::text, 'UPLOADED'::text, 'CLOSING'::text, 'CLOSED'::text, 'FINISHED'::text, 'RECONCILED'::text, 'ABANDONED'::text])))
 relais_bulk_job.relais_bulk_job_pkey: PRIMARY KEY (id)
+relais_claim.relais_claim_pkey: PRIMARY KEY (id)
 relais_control.relais_control_concurrency_check: CHECK ((concurrency > 0))
 relais_control.relais_control_kind_check: CHECK ((kind = ANY (ARRAY['destination'::text, 'source'::text, 'process_type'::text])))
 relais_control.relais_control_name_check: CHECK ((name <> ''::text))
@@ -256,6 +262,7 @@ relais_waiting.relais_waiting_pkey: PRIMARY KEY (id)
 relais_worker.relais_worker_pkey: PRIMARY KEY (scope, worker)
 -- indexes
 relais_adopted_change.relais_adopted_change_pkey: CREATE UNIQUE INDEX relais_adopted_change_pkey ON relais_adopted_change USING btree (id)
+relais_adopted_change.relais_adopted_change_row: CREATE INDEX relais_adopted_change_row ON relais_adopted_change USING btree (adopted_by, adopted_key)
 relais_attempt.relais_attempt_pkey: CREATE UNIQUE INDEX relais_attempt_pkey ON relais_attempt USING btree (origin, origin_id, id)
 relais_audit.relais_audit_actor: CREATE INDEX relais_audit_actor ON relais_audit USING btree (actor, id)
 relais_audit.relais_audit_pkey: CREATE UNIQUE INDEX relais_audit_pkey ON relais_audit USING btree (id)
@@ -263,6 +270,7 @@ relais_audit.relais_audit_target: CREATE INDEX relais_audit_target ON relais_aud
 relais_bulk_job.relais_bulk_job_age: CREATE INDEX relais_bulk_job_age ON relais_bulk_job USING btree (finished_at) WHERE (finished_at IS NOT NULL)
 relais_bulk_job.relais_bulk_job_open: CREATE UNIQUE INDEX relais_bulk_job_open ON relais_bulk_job USING btree (destination) WHERE (finished_at IS NULL)
 relais_bulk_job.relais_bulk_job_pkey: CREATE UNIQUE INDEX relais_bulk_job_pkey ON relais_bulk_job USING btree (id)
+relais_claim.relais_claim_pkey: CREATE UNIQUE INDEX relais_claim_pkey ON relais_claim USING btree (id)
 relais_control.relais_control_pkey: CREATE UNIQUE INDEX relais_control_pkey ON relais_control USING btree (kind, name)
 relais_credential.relais_credential_pkey: CREATE UNIQUE INDEX relais_credential_pkey ON relais_credential USING btree (name)
 relais_dead_letter.relais_dead_letter_age: CREATE INDEX relais_dead_letter_age ON relais_dead_letter USING btree (parked_at, id)
@@ -309,8 +317,133 @@ relais_waiting.relais_waiting_key: CREATE INDEX relais_waiting_key ON relais_wai
 relais_waiting.relais_waiting_pkey: CREATE UNIQUE INDEX relais_waiting_pkey ON relais_waiting USING btree (id)
 relais_worker.relais_worker_pkey: CREATE UNIQUE INDEX relais_worker_pkey ON relais_worker USING btree (scope, worker)
 -- triggers
+relais_inbox.relais_inbox_defaults: CREATE TRIGGER relais_inbox_defaults BEFORE INSERT ON relais_inbox FOR EACH ROW WHEN (((new.msg_key IS NULL) OR (new.headers IS NULL))) EXECUTE FUNCTION relais_inbox_defaults()
 relais_inbox.relais_inbox_json: CREATE TRIGGER relais_inbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_inbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))) EXECUTE FUNCTION relais_refuse()
 -- functions
+function.relais_check_external: BEGIN
+    IF EXISTS (SELECT FROM relais_worker AS w JOIN relais_lease AS l ON l.worker = w.worker
+               WHERE w.scope = 'outbox:' || the_destination AND l.lease_until > clock_timestamp()) THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_in_use', MESSAGE = format(
+            'cannot claim messages of %s: a running relais serves it; declare it with external = true',
+            the_destination);
+    END IF;
+END
+function.relais_claim_one: DECLARE
+    found_destination text;
+BEGIN
+    SELECT o.destination INTO found_destination FROM relais_outbox AS o WHERE o.id = the_row AND o.attempts = 0;
+    IF found_destination IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM relais_check_external(found_destination);
+    RETURN QUERY SELECT * FROM relais_claim_rows(ARRAY[the_row], the_worker, the_lease);
+END SECURITY DEFINER
+function.relais_claim_rows: 
+    WITH free AS MATERIALIZED (
+        SELECT o.id FROM relais_outbox AS o
+        WHERE o.id = ANY (the_rows) AND o.status = 'PENDING'
+          AND (o.next_attempt_at IS NULL OR o.next_attempt_at <= clock_timestamp())
+        ORDER BY o.id
+        FOR NO KEY UPDATE SKIP LOCKED),
+    claimed AS (
+        INSERT INTO relais_claim AS c (id, worker, lease_until)
+        SELECT f.id, the_worker, clock_timestamp() + the_lease FROM free AS f ORDER BY f.id
+        ON CONFLICT (id) DO UPDATE
+        SET worker = excluded.worker, fence = excluded.fence, lease_until = excluded.lease_until
+        WHERE c.lease_until <= clock_timestamp()
+        RETURNING c.id, c.fence)
+    SELECT o.id, c.fence, o.message_id, o.category::text, o.aggregate_type, o.aggregate_id, o.event_type,
+           o.event_version, o.payload::text, coalesce(o.headers::text, '{}'), o.destination,
+           coalesce(o.msg_key, o.aggregate_id), o.attempts, o.created_at, o.correlation_id, o.causation_id
+    FROM claimed AS c
+    JOIN relais_outbox AS o ON o.id = c.id
+    ORDER BY o.id
+
+function.relais_end_claim: BEGIN
+    PERFORM FROM relais_outbox WHERE id = the_row AND status = 'PENDING' FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN FALSE;
+    END IF;
+    DELETE FROM relais_claim WHERE id = the_row AND fence = the_fence;
+    RETURN FOUND;
+END
+function.relais_inbox_defaults: BEGIN
+    NEW.msg_key := coalesce(NEW.msg_key, NEW.aggregate_id, NEW.key_str, NEW.message_id);
+    NEW.headers := coalesce(NEW.headers, '{}');
+    RETURN NEW;
+END
+function.relais_leave_waiting: BEGIN
+    IF to_regclass('relais_waiting') IS NOT NULL THEN
+        EXECUTE 'DELETE FROM relais_waiting WHERE id = $1' USING the_row;
+    END IF;
+END
+function.relais_mark_failed: DECLARE
+    the_worker text;
+BEGIN
+    SELECT c.worker INTO the_worker FROM relais_claim AS c WHERE c.id = the_row AND c.fence = the_fence;
+    IF NOT relais_end_claim(the_row, the_fence) THEN
+        RETURN FALSE;
+    END IF;
+    INSERT INTO relais_attempt (origin, origin_id, attempt, outcome, error_code, error_message, worker)
+    SELECT 'outbox', o.id, o.attempts + 1, CASE WHEN the_next_attempt IS NULL THEN 'failed' ELSE 'retry' END,
+           'EXTERNAL', left(the_error, 2000), the_worker
+    FROM relais_outbox AS o WHERE o.id = the_row;
+    UPDATE relais_outbox
+    SET attempts = attempts + 1, next_attempt_at = the_next_attempt, error_code = 'EXTERNAL',
+        error_message = left(the_error, 2000),
+        status = CASE WHEN the_next_attempt IS NULL THEN 'FAILED' ELSE status END
+    WHERE id = the_row;
+    IF the_next_attempt IS NULL THEN
+        PERFORM relais_leave_waiting(the_row);
+        INSERT INTO relais_dead_letter (origin, origin_id, message_id, destination, event_type, msg_key, payload,
+                                        headers, failed_status, error_class, error_message, attempts, parked_by)
+        SELECT 'outbox', o.id, o.message_id::text, o.destination, o.event_type,
+               coalesce(o.msg_key, o.aggregate_id), o.payload, coalesce(o.headers::text, '{}'), o.status,
+               o.error_code, o.error_message, o.attempts, the_worker
+        FROM relais_outbox AS o WHERE o.id = the_row;
+    END IF;
+    RETURN TRUE;
+END SECURITY DEFINER
+function.relais_mark_published: BEGIN
+    IF NOT relais_end_claim(the_row, the_fence) THEN
+        RETURN FALSE;
+    END IF;
+    PERFORM relais_leave_waiting(the_row);
+    UPDATE relais_outbox
+    SET status = 'DISPATCHED', dispatched_at = clock_timestamp(), next_attempt_at = NULL, error_code = NULL,
+        error_message = NULL
+    WHERE id = the_row;
+    RETURN TRUE;
+END SECURITY DEFINER
+function.relais_park: DECLARE
+    stored text := the_payload;
+    row_id bigint;
+    letter uuid;
+BEGIN
+    -- What is no JSON is kept as a JSON text.
+    BEGIN
+        PERFORM stored::json;
+    EXCEPTION WHEN invalid_text_representation THEN
+        stored := to_json(the_payload)::text;
+    END;
+    INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, msg_key, event_type,
+                              payload, status, attempts, error_stage, error_code, error_message)
+    VALUES (the_command_id, 'parked', the_parked_by, 0, 0, coalesce(the_business_key, the_command_id),
+            the_command_name, coalesce(stored, 'null'), 'FAILED', greatest(the_attempts, 0), 'BUSINESS',
+            left(the_error_class, 200), left(the_error_message, 2000))
+    ON CONFLICT (source_system, message_id) DO UPDATE
+    SET status = 'FAILED', next_attempt_at = NULL, payload = excluded.payload, event_type = excluded.event_type,
+        attempts = excluded.attempts, error_stage = excluded.error_stage, error_code = excluded.error_code,
+        error_message = excluded.error_message
+    RETURNING id INTO row_id;
+    INSERT INTO relais_dead_letter (origin, origin_id, message_id, source_system, event_type, msg_key, payload,
+                                    failed_status, error_class, error_message, attempts, parked_by)
+    SELECT 'inbox', i.id, i.message_id, i.source_system, i.event_type, i.msg_key, i.payload, the_failed_status,
+           i.error_code, i.error_message, i.attempts, the_parked_by
+    FROM relais_inbox AS i WHERE i.id = row_id
+    RETURNING id INTO letter;
+    RETURN letter;
+END SECURITY DEFINER
 function.relais_refuse: BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation',
         MESSAGE = 'cannot store the row: headers must be a JSON object, as in {"tenant":"a"}'; END
 function.relais_refuse_id: BEGIN
@@ -318,3 +451,25 @@ function.relais_refuse_id: BEGIN
         'cannot send %s: message id %s belongs to another message of destination %s; use another id',
         event_type, message_id, destination);
 END
+function.relais_renew_claim: BEGIN
+    UPDATE relais_claim SET lease_until = clock_timestamp() + the_lease
+    WHERE id = the_row AND fence = the_fence AND lease_until > clock_timestamp();
+    RETURN FOUND;
+END SECURITY DEFINER
+function.relais_reschedule: 
+    SELECT relais_mark_failed(the_row, the_fence, the_error,
+                              clock_timestamp() + greatest(the_backoff_ms, 0) * INTERVAL '1 millisecond')
+ SECURITY DEFINER
+function.relais_sweep_batch: BEGIN
+    PERFORM relais_check_external(the_destination);
+    -- Of messages that were settled by an operator, or removed.
+    DELETE FROM relais_claim WHERE lease_until < clock_timestamp() - INTERVAL '1 day';
+    RETURN QUERY SELECT * FROM relais_claim_rows(ARRAY(
+        SELECT o.id FROM relais_outbox AS o
+        WHERE o.destination = the_destination AND o.status = 'PENDING'
+          AND (o.next_attempt_at IS NULL OR o.next_attempt_at <= clock_timestamp())
+          AND NOT EXISTS (SELECT FROM relais_claim AS c
+                          WHERE c.id = o.id AND c.lease_until > clock_timestamp())
+        ORDER BY o.id
+        LIMIT least(greatest(the_limit, 0), 1000)), the_worker, the_lease);
+END SECURITY DEFINER

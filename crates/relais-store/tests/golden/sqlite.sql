@@ -7,6 +7,8 @@ CREATE TABLE relais_adopted_change (
     created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 ) STRICT;
 
+CREATE INDEX relais_adopted_change_row ON relais_adopted_change (adopted_by, adopted_key);
+
 CREATE TABLE relais_attempt (
     id            INTEGER PRIMARY KEY,
     origin        TEXT NOT NULL CHECK (origin IN ('inbox', 'outbox')),
@@ -380,9 +382,11 @@ CREATE INDEX relais_timer_due ON relais_timer (due_at);
 CREATE TABLE relais_version (
     aggregate_type TEXT NOT NULL,
     aggregate_id   TEXT NOT NULL,
-    version        INTEGER NOT NULL,
+    version        INTEGER NOT NULL, seen_at TEXT,
     PRIMARY KEY (aggregate_type, aggregate_id)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX relais_version_age ON relais_version (seen_at);
 
 CREATE TABLE relais_waiting (
     -- The id of the outbox row.

@@ -11,6 +11,7 @@ mod bed;
 mod bulk;
 #[path = "../support/edition.rs"]
 mod edition;
+mod external;
 mod golden;
 mod handlers;
 mod hydrate;

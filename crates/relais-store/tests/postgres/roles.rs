@@ -140,7 +140,6 @@ async fn runtime_cannot_rewrite_history_nor_read_another_schema() {
             "UPDATE relais_attempt SET worker = 'nobody'",
             "DELETE FROM relais_source_position",
             "DELETE FROM relais_lane",
-            "DELETE FROM relais_version",
             "INSERT INTO relais_schema (version, name, needs, checksum) VALUES (2, 'mine', 1, '')",
             "UPDATE relais_schema SET checksum = ''",
             "DELETE FROM relais_schema",
@@ -207,11 +206,29 @@ async fn rights_are_granted_again_and_what_is_not_listed_is_revoked() {
 }
 
 #[tokio::test]
-async fn no_function_lends_its_owners_rights() {
+async fn only_functions_for_other_programs_lend_their_owners_rights() {
     let Some(bed) = Bed::new().await else { return };
-    let functions = "pg_proc WHERE pronamespace = current_schema()::regnamespace";
-    assert!(bed.count(functions).await > 0);
-    assert_eq!(bed.count(&format!("{functions} AND prosecdef")).await, 0);
+    let functions = "SELECT proname::text, coalesce(array_to_string(proconfig, ';'), ''), \
+                     has_function_privilege($1, oid, 'EXECUTE') \
+                     FROM pg_proc WHERE pronamespace = current_schema()::regnamespace AND prosecdef \
+                     ORDER BY proname";
+    let found = bed.raw.query(functions, &[&bed.schema.role(Role::Reader)]).await.unwrap();
+    let names: Vec<&str> = found.iter().map(|row| row.get(0)).collect();
+    let expected = [
+        "relais_claim_one",
+        "relais_mark_failed",
+        "relais_mark_published",
+        "relais_park",
+        "relais_renew_claim",
+        "relais_reschedule",
+        "relais_sweep_batch",
+    ];
+    assert_eq!(names, expected);
+    let path = format!("search_path={}, pg_temp", bed.schema.name());
+    for row in &found {
+        let (name, path_of, is_public): (&str, &str, bool) = (row.get(0), row.get(1), row.get(2));
+        assert_eq!((path_of, is_public), (path.as_str(), false), "{name}");
+    }
 }
 
 #[tokio::test]

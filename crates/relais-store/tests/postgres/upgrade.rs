@@ -211,7 +211,10 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
         assert!(matches!(died, Err(StoreError::Unavailable(_))), "after {kept}: {died:?}");
         assert_eq!(dump(&raw).await, before, "after {kept} statements");
     }
-    assert_eq!(schema.migrate().await.unwrap().applied, ["worker_lease", "adopt", "lean_outbox"]);
+    assert_eq!(
+        schema.migrate().await.unwrap().applied,
+        ["worker_lease", "adopt", "lean_outbox", "sql_interface"]
+    );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.
     let renew = raw.batch_execute("UPDATE relais_lane SET lease_until = NULL").await;

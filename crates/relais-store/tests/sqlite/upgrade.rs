@@ -275,7 +275,7 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
     }
     assert_eq!(
         bed.store.migrate().await.unwrap().applied,
-        ["worker_lease", "adopt", "lean_outbox"]
+        ["worker_lease", "adopt", "lean_outbox", "sql_interface"]
     );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.

@@ -14,7 +14,8 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 pub const URL_VARIABLE: &str = "RELAIS_TEST_POSTGRES";
 
 /// All that `roles.sql` makes.
-const ROLES: [Role; 4] = [Role::Owner, Role::Runtime, Role::Producer, Role::Reader];
+const ROLES: [Role; 6] =
+    [Role::Owner, Role::Runtime, Role::Producer, Role::Consumer, Role::Publisher, Role::Reader];
 
 /// The server for tests. Without one, says so; in CI it must be there.
 ///
@@ -37,6 +38,8 @@ pub enum Role {
     Owner,
     Runtime,
     Producer,
+    Consumer,
+    Publisher,
     Reader,
 }
 

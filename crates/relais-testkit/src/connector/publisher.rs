@@ -148,7 +148,7 @@ pub async fn an_oversized_message_is_rejected_and_the_others_arrive(
     for (at, delivery) in deliveries.iter().enumerate() {
         match delivery {
             Delivery::Reject { problem } if at == 5 => {
-                assert!(problem.code.contains("TOO_LARGE"), "{problem:?}");
+                assert!(problem.code.contains(fixture.oversized_code()), "{problem:?}");
             }
             delivery => assert_eq!((at == 5, delivery), (false, &Delivery::Accepted)),
         }

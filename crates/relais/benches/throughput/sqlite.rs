@@ -55,8 +55,8 @@ impl Database for Sqlite {
     }
 
     async fn fixture(&self, name: &str) -> Result<SqliteFixture> {
-        let folder = self.folder.path().join(name);
-        std::fs::create_dir(&folder)?;
+        // A folder for each fixture: a store that is still closing must not meet the next one of its name.
+        let folder = tempfile::Builder::new().prefix(name).tempdir_in(self.folder.path())?.keep();
         let path = folder.join("relais.db");
         let store = SqliteStore::open(&path, SqliteOptions::default()).await?;
         store.migrate().await?;

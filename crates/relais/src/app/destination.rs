@@ -45,6 +45,8 @@ pub struct DestinationSettings {
     pub concurrency: usize,
     /// Time limit of one call.
     pub timeout: Duration,
+    /// Maximum number of messages in one call; a target may take fewer.
+    pub batch_max: usize,
     /// The limits at which the circuit breaker opens.
     pub breaker: BreakerPolicy,
 }
@@ -58,6 +60,8 @@ relais_core::setters!(DestinationSettings {
     concurrency: = usize,
     /// Sets the longest time of one call.
     timeout: = Duration,
+    /// Sets how many messages one call may carry; a target may take fewer.
+    batch_max: = usize,
     /// Sets the limits at which the circuit breaker opens.
     breaker: = BreakerPolicy,
 });
@@ -79,6 +83,7 @@ impl Default for DestinationSettings {
             rate: None,
             concurrency: 10,
             timeout: Duration::from_secs(30),
+            batch_max: 1_000,
             breaker: BreakerPolicy::default(),
         }
     }

@@ -99,7 +99,7 @@ impl App {
         if lease.is_used() {
             running.tasks.spawn(Arc::clone(&lease).run(running.stop.clone()));
         }
-        running.spawn_loops(store, controlled, worker);
+        running.spawn_loops(store, controlled, worker, self.poll_interval);
         running
     }
 }

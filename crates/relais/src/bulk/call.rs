@@ -17,7 +17,10 @@ use relais_core::{
     delivery::{Delivery, Problem},
 };
 
-use super::halt::{Halt, Halts};
+use super::{
+    halt::{Halt, Halts},
+    settings::JOB_ROWS_MAX,
+};
 use crate::{limits::SharedLimits, observe::DestinationCounters};
 
 /// The rest of a target that refuses what is sent until an operator acts.
@@ -38,6 +41,11 @@ pub(crate) struct BulkCaller {
 }
 
 impl BulkCaller {
+    /// Returns the most rows of a job.
+    pub(crate) fn rows_max(&self) -> usize {
+        self.target.rows_max().clamp(1, JOB_ROWS_MAX as usize)
+    }
+
     /// Makes a call that the rate counts, after waiting for its turn.
     pub(crate) async fn call<'a, T>(
         &'a self,

@@ -231,7 +231,7 @@ impl JobDriver {
                     .iter()
                     .any(|answer| !is_untried(answer) && outage_of(answer).is_none())
                 {
-                    self.halving.succeeded(self.caller.target.rows_max());
+                    self.halving.succeeded(self.caller.rows_max());
                 }
                 // A job in which no row got an answer of its own is no evidence about any of them.
                 let judged = deliveries.len() == 1 || deliveries.iter().any(is_done);

@@ -6,6 +6,9 @@ use relais_core::publisher::Publisher;
 
 use crate::app::DestinationSettings;
 
+/// Most rows of a job. Planning one holds its rows in memory, without their payloads: about 0.6 kB each.
+pub const JOB_ROWS_MAX: u32 = 50_000;
+
 /// The limits and policies of a bulk destination.
 #[derive(Clone)]
 #[non_exhaustive]

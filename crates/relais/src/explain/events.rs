@@ -62,6 +62,7 @@ pub(super) fn thing(row: &SubjectRow, role: ThingRole) -> Thing {
                 .then(|| "waits for an operator: retry or skip its step".to_owned()),
             ..bare
         },
+        SubjectRow::Job(job) => job_thing(job, role),
         SubjectRow::Removed(_) => bare,
     }
 }
@@ -271,7 +272,7 @@ pub(super) fn text(what: &EventDetail, f: &mut fmt::Formatter<'_>) -> fmt::Resul
         EventDetail::Attempt { attempt, outcome, code, message, worker } => {
             write!(f, "{} (worker {worker})", attempt_text(*attempt, outcome, code, message))
         }
-        EventDetail::Processed => f.write_str("processed"),
+        EventDetail::Processed => f.write_str("handled"),
         EventDetail::Step { process_type, seq, entry, note, actor, reason, .. } => {
             write!(f, "{process_type} {seq}: {}{}", entry.name(), details(entry))?;
             optional(f, "; ", note.as_deref())?;
@@ -290,7 +291,7 @@ pub(super) fn text(what: &EventDetail, f: &mut fmt::Formatter<'_>) -> fmt::Resul
             optional(f, ": ", message.as_deref())
         }
         EventDetail::Dispatched { destination, job } => {
-            write!(f, "acknowledged by {destination}")?;
+            write!(f, "delivered to {destination}")?;
             optional(f, ", in job ", job.as_deref())
         }
         EventDetail::DeadLetter { dead_letter, failed_status, code, message, attempts, .. } => {

@@ -6,12 +6,14 @@
 use std::collections::HashSet;
 
 use relais_core::{
+    bulk::BulkJob,
     dead_letter::{DeadLetter, Origin},
     id_prefix::{IdKind, IdPrefix},
-    inbox::InboxRow,
+    inbox::{InboxRow, original_source},
     inspect::InspectExt,
     outbox::OutboxRow,
     process::{Process, ProcessRef},
+    query::PAGE_MAX,
     store::{StoreDriver, StoreError},
 };
 use uuid::Uuid;
@@ -24,6 +26,7 @@ pub(super) enum SubjectRow {
     Inbox(Box<InboxRow>),
     Outbox(Box<OutboxRow>),
     Process(Box<Process>),
+    Job(Box<BulkJob>),
     /// A message whose row was removed, by its id.
     Removed(String),
 }
@@ -34,15 +37,18 @@ impl SubjectRow {
             Self::Inbox(row) => ThingName::new(ThingKind::Inbox, row.id),
             Self::Outbox(row) => ThingName::new(ThingKind::Outbox, row.id),
             Self::Process(process) => ThingName::new(ThingKind::Process, process.process_id),
+            Self::Job(job) => ThingName::new(ThingKind::Job, job.id),
             Self::Removed(id) => ThingName::new(ThingKind::Message, id),
         }
     }
 
+    /// Returns the id of the message; a process and a job have their own.
     pub(super) fn message_id(&self) -> String {
         match self {
             Self::Inbox(row) => row.message_id.clone(),
             Self::Outbox(row) => row.message_id.to_string(),
             Self::Process(process) => process.process_id.to_string(),
+            Self::Job(job) => job.id.to_string(),
             Self::Removed(id) => id.clone(),
         }
     }
@@ -70,6 +76,11 @@ pub(super) async fn find(
     }
     if wanted(ThingKind::DeadLetter) {
         rows.extend(of_dead_letter(store, id).await?);
+    }
+    if wanted(ThingKind::Job) && (kind.is_some() || rows.is_empty()) {
+        let named =
+            |job: &BulkJob| job.id.to_string() == id || job.remote_id.as_deref() == Some(id);
+        rows.extend(jobs(store, named).await?);
     }
     // A row whose number is its message id too is one thing.
     Ok(distinct(rows))
@@ -105,7 +116,23 @@ pub(super) async fn find_by_prefix(
             rows.extend(find(store, &ThingName::new(found_as, id).to_string()).await?);
         }
     }
+    if kind.is_none_or(|kind| kind == ThingKind::Job)
+        && let Some(prefix) = IdPrefix::parse(IdKind::Process, prefix)
+    {
+        let (first, last) = prefix.range();
+        let within = |job: &BulkJob| (first..=last).contains(&job.id.to_string().as_str());
+        rows.extend(jobs(store, within).await?);
+    }
     Ok(PrefixedRows { rows: distinct(rows), is_doubtful })
+}
+
+/// Returns bulk jobs, of those that are open and the newest.
+async fn jobs(
+    store: &dyn StoreDriver,
+    is_wanted: impl Fn(&BulkJob) -> bool,
+) -> Result<Vec<SubjectRow>, StoreError> {
+    let jobs = store.list_bulk(None, PAGE_MAX).await?.into_iter();
+    Ok(jobs.filter(is_wanted).map(|job| SubjectRow::Job(Box::new(job))).collect())
 }
 
 /// Removes rows that were found twice.
@@ -152,12 +179,35 @@ async fn message(store: &dyn StoreDriver, id: &str) -> Result<Vec<SubjectRow>, S
         return Ok(trail.sent.into_iter().map(boxed_outbox).collect());
     }
     if !trail.received.is_empty() {
-        return Ok(trail.received.into_iter().map(boxed_inbox).collect());
+        return Ok(originals(trail.received).into_iter().map(boxed_inbox).collect());
     }
     let known = !trail.caused.is_empty()
         || !trail.process_log.is_empty()
         || trail.dead_letters.iter().any(|letter| letter.origin != Origin::Process);
     Ok(known.then(|| SubjectRow::Removed(id.to_owned())).into_iter().collect())
+}
+
+/// Leaves out the copies for subscribers (`@billing::shop`) beside the row itself: they are effects of it. A copy
+/// whose row was removed stays.
+fn originals(rows: Vec<InboxRow>) -> Vec<InboxRow> {
+    let systems: HashSet<String> = rows.iter().map(|row| row.source_system.clone()).collect();
+    let is_copy = |row: &InboxRow| {
+        let original = original_source(&row.source_system);
+        original != row.source_system && systems.contains(&original)
+    };
+    rows.into_iter().filter(|row| !is_copy(row)).collect()
+}
+
+/// Returns the copies of an inbox row for subscribers.
+pub(super) async fn copies(
+    store: &dyn StoreDriver,
+    row: &InboxRow,
+) -> Result<Vec<InboxRow>, StoreError> {
+    let mut rows = store.trail(row.message_id.clone()).await?.received;
+    rows.retain(|copy| {
+        copy.id != row.id && original_source(&copy.source_system) == row.source_system
+    });
+    Ok(rows)
 }
 
 /// Returns the outbox row of a message: the oldest, if several destinations have one with this id.
@@ -173,18 +223,12 @@ pub(super) async fn received(
     store: &dyn StoreDriver,
     id: &str,
 ) -> Result<Option<InboxRow>, StoreError> {
-    Ok(store.trail(id.to_owned()).await?.received.pop())
+    Ok(originals(store.trail(id.to_owned()).await?.received).pop())
 }
 
 /// Returns a process by its id, or by `TYPE/BUSINESS-KEY`.
 async fn process(store: &dyn StoreDriver, id: &str) -> Result<Option<SubjectRow>, StoreError> {
-    let wanted = match (Uuid::try_parse(id), id.split_once('/')) {
-        (Ok(id), _) => ProcessRef::Id(id),
-        (Err(_), Some((process_type, key))) if !process_type.is_empty() && !key.is_empty() => {
-            ProcessRef::key(process_type, key)
-        }
-        _ => return Ok(None),
-    };
+    let Ok(wanted) = id.parse::<ProcessRef>() else { return Ok(None) };
     let found = store.load_processes(vec![wanted]).await?.pop().flatten();
     Ok(found.map(|process| SubjectRow::Process(Box::new(process))))
 }

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::{
     EVENTS_MAX, Explanation, THINGS_MAX, Thing, ThingKind, ThingName, ThingRole, TimelineEvent,
     events, order,
-    subject::{SubjectRow, load, received, sent},
+    subject::{SubjectRow, copies, load, received, sent},
 };
 
 /// Maximum length of the chain of causes.
@@ -135,7 +135,7 @@ impl Walk<'_> {
                 ));
                 Ok(None)
             }
-            SubjectRow::Process(_) | SubjectRow::Removed(_) => Ok(None),
+            SubjectRow::Process(_) | SubjectRow::Job(_) | SubjectRow::Removed(_) => Ok(None),
         }
     }
 
@@ -148,6 +148,7 @@ impl Walk<'_> {
         match row {
             SubjectRow::Inbox(row) => self.add_inbox(&name, row, role).await?,
             SubjectRow::Outbox(row) => self.add_outbox(&name, row, role).await?,
+            SubjectRow::Job(job) => self.events.extend(events::of_job(job)),
             SubjectRow::Process(_) | SubjectRow::Removed(_) => {
                 let letters = self.store.trail(row.message_id()).await?.dead_letters;
                 self.add_letters(&name, letters).await?;
@@ -173,6 +174,11 @@ impl Walk<'_> {
     async fn follow(&mut self, row: &SubjectRow) -> Result<(), StoreError> {
         match row {
             SubjectRow::Inbox(_) | SubjectRow::Removed(_) => {
+                if let SubjectRow::Inbox(row) = row {
+                    for copy in copies(self.store, row).await? {
+                        self.effect(SubjectRow::Inbox(Box::new(copy)));
+                    }
+                }
                 let id = row.message_id();
                 for entry in self.store.trail(id.clone()).await?.process_log {
                     self.follow_process(entry.process_id, entry.seq).await?;
@@ -188,6 +194,8 @@ impl Walk<'_> {
                 self.follow_sent(id).await
             }
             SubjectRow::Process(process) => self.follow_process(process.process_id, 0).await,
+            // It may have more rows than an explanation.
+            SubjectRow::Job(_) => Ok(()),
         }
     }
 

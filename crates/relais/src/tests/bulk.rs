@@ -21,7 +21,7 @@ use super::{
     support::{Bench, Script, message},
 };
 use crate::{
-    BulkSettings, DestinationSettings,
+    BulkSettings, DestinationSettings, JOB_ROWS_MAX,
     bulk::BulkRelay,
     lanes::LaneKeeper,
     worker::{Worker, run_until_idle},
@@ -501,4 +501,23 @@ async fn a_worker_keeps_a_job_whose_plan_took_longer_than_its_lease() {
     let take = BulkLease::Take { destination: "d".into(), worker: "other".into(), lease };
     assert!(bench.store.lease_bulk(take).await.unwrap().is_some());
     assert_eq!(relay.renewed(&planned, long_ago).await.unwrap(), None);
+}
+
+/// Planning a job holds its rows in memory.
+#[tokio::test]
+async fn a_job_has_a_maximum_of_rows_whatever_its_target_allows() {
+    let bench = Bench::new().await;
+    bench.sql(&format!(
+        "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload)
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= {JOB_ROWS_MAX})
+         SELECT 'a', 'k' || i, 'E', 'd', '{{}}' FROM n"
+    ));
+    let remote = RemoteTarget::new().rows_max(usize::MAX);
+    let lease = Duration::from_secs(600);
+    let mut relay = bulk_with_lease(&bench, "w", &remote, settings(), lease).await;
+    let planned = || bench.texts("SELECT row_count FROM relais_bulk_job");
+    while planned().is_empty() {
+        relay.run_once().await.unwrap();
+    }
+    assert_eq!(planned(), [JOB_ROWS_MAX.to_string()]);
 }

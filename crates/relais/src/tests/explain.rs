@@ -76,7 +76,7 @@ async fn until(bench: &Bench, sql: &str, wanted: &str) {
 
 const DONE: &str = "SELECT count(*) FROM relais_outbox WHERE status = 'DISPATCHED'";
 
-async fn story(bench: &Bench, id: &str) -> Explanation {
+pub(super) async fn story(bench: &Bench, id: &str) -> Explanation {
     match explain(bench.store.as_ref(), id).await.unwrap() {
         ExplainOutcome::One(story) => *story,
         other => panic!("{id}: {other:?}"),
@@ -84,7 +84,7 @@ async fn story(bench: &Bench, id: &str) -> Explanation {
 }
 
 /// Returns the events as `inbox:1 received`, in order.
-fn lines(story: &Explanation) -> Vec<String> {
+pub(super) fn lines(story: &Explanation) -> Vec<String> {
     story.events.iter().map(|event| format!("{} {}", event.about, kind(event))).collect()
 }
 
@@ -98,7 +98,7 @@ fn kind(event: &TimelineEvent) -> String {
     }
 }
 
-fn roles(story: &Explanation) -> Vec<(String, ThingRole)> {
+pub(super) fn roles(story: &Explanation) -> Vec<(String, ThingRole)> {
     story.things.iter().map(|thing| (thing.name.to_string(), thing.role)).collect()
 }
 
@@ -370,26 +370,6 @@ async fn missing_data_is_reported_and_not_guessed() {
     bench.store.accept(vec![received("1", "{}")], Vec::new()).await.unwrap();
     let explained = story(&bench, "outbox:2").await;
     assert_eq!(roles(&explained)[0], ("inbox:2".to_owned(), ThingRole::Cause));
-}
-
-#[tokio::test]
-async fn a_bulk_job_is_part_of_the_explanation() {
-    let bench = Bench::new().await;
-    bench.enqueue(&[("k", "a")]).await;
-    let job = Uuid::now_v7();
-    bench.sql(&format!(
-        "INSERT INTO relais_bulk_job (id, destination, remote_id, phase, row_count, finished_at)
-         VALUES ('{job}', 'd', '750x', 'RECONCILED', 1, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
-         UPDATE relais_outbox SET job_id = '{job}', status = 'DISPATCHED',
-                dispatched_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now');"
-    ));
-    let explained = story(&bench, "outbox:1").await;
-    let about_job = |line: &&String| line.starts_with("job:");
-    let all = lines(&explained);
-    let job_lines: Vec<_> = all.iter().filter(about_job).collect();
-    assert_eq!(job_lines, [&format!("job:{job} job_planned"), &format!("job:{job} job_ended")]);
-    assert!(explained.events.iter().any(|event| event.what.to_string().contains("remote id 750x")));
-    assert_eq!(explained.things[1].status, "RECONCILED");
 }
 
 #[tokio::test]

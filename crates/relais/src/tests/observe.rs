@@ -294,5 +294,5 @@ async fn a_message_of_an_ignored_type_is_handled_counted_and_explained() {
     let lines: Vec<_> = story.events.iter().map(|event| event.what.to_string()).collect();
     let explained = "ignored by configuration: event type `T` (worker w)";
     assert!(lines.iter().any(|line| line == explained), "{lines:?}");
-    assert_eq!(lines.last().map(String::as_str), Some("processed"), "{lines:?}");
+    assert_eq!(lines.last().map(String::as_str), Some("handled"), "{lines:?}");
 }

@@ -36,6 +36,7 @@ fn status(guards: Option<DestinationGuards>, bulk_jobs: Vec<BulkJob>) -> Status 
         database: "SQLite".into(),
         overview,
         destinations: vec![destination],
+        handlers: Vec::new(),
         guards_unknown: None,
         bulk_jobs,
         paused: Vec::new(),

@@ -15,9 +15,25 @@ pub(super) struct FoundTable {
     pub(super) plain: String,
     /// The schema of relais's own tables, quoted.
     pub(super) relais_schema: String,
+    /// Quoted.
+    pub(super) schema: String,
     pub(super) columns: Vec<FoundColumn>,
-    /// Quoted; for the preset `ef-core`.
-    pub(super) dead_letters: Option<String>,
+    /// For the preset `ef-core`.
+    pub(super) dead_letters: Option<DeadLetterTable>,
+    /// Rights that this role lacks: results are written when it has them. The triggers need none of them.
+    pub(super) rights: Vec<String>,
+}
+
+/// The table that gets dead letters of an adopted table. One that does not fit delays only rows that failed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeadLetterTable {
+    /// Quoted.
+    pub(super) name: String,
+    /// The most characters of an error.
+    pub(super) error_max: Option<i32>,
+    pub(super) problems: Vec<String>,
+    /// Rights that this role lacks.
+    rights: Vec<String>,
 }
 
 /// A column of such a table.
@@ -31,9 +47,11 @@ pub(super) struct FoundColumn {
     is_enum: bool,
     pub(super) chars_max: Option<i32>,
     is_not_null: bool,
+    has_default: bool,
     is_key: bool,
     may_read: bool,
     may_update: bool,
+    may_insert: bool,
 }
 
 impl FoundTable {
@@ -60,7 +78,7 @@ const CLEARED: [&str; 3] = ["sent_at", "next_attempt_at", "error"];
 /// Columns that relais writes.
 const WRITTEN: [&str; 5] = ["status", "sent_at", "attempts", "next_attempt_at", "error"];
 
-/// Reads the table of an adoption. Returns what is wrong with it; nothing if it fits.
+/// Reads the table of an adoption. Returns what is wrong with its layout; nothing if it fits.
 pub(super) async fn read(
     client: &Client<'_>,
     adoption: &Adoption,
@@ -76,25 +94,99 @@ pub(super) async fn read(
     if row.get(8) {
         return Ok(Err(vec![format!("{} is a table of relais itself", table.name)]));
     }
-    let rows = client.query(adopt_sql!("columns"), &[&table.oid]).await?;
-    table.columns = rows.iter().map(column).collect();
+    table.columns = columns(client, table.oid).await?;
     let role: &str = row.get(6);
-    let mut wrong = judge(adoption, &table, role);
+    let (wrong, rights) = judge(adoption, &table, role);
+    table.rights = rights;
     if adoption.preset == AdoptPreset::EfCore {
-        let default = format!("{}.outbox_dead_letters", row.get::<_, &str>(5));
+        let default = format!("{}.outbox_dead_letters", table.schema);
         let wanted = adoption.dead_letters.as_deref().unwrap_or(&default);
-        match find(client, wanted).await? {
-            None => wrong.push(format!("{}; the preset moves dead letters there", missing(wanted))),
-            Some(found) => table.dead_letters = Some(found.get(1)),
-        }
+        let found = dead_letters(client, adoption, &table, wanted).await?;
         if !row.get::<_, bool>(7) {
-            wrong.push(format!(
+            table.rights.push(format!(
                 "role {role} may not delete from {}; GRANT DELETE ON {} TO {role}",
                 table.name, table.name
             ));
         }
+        table.rights.extend(found.rights.iter().cloned());
+        table.dead_letters = Some(found);
     }
     Ok(if wrong.is_empty() { Ok(table) } else { Err(wrong) })
+}
+
+async fn columns(client: &Client<'_>, oid: u32) -> Result<Vec<FoundColumn>, Failure> {
+    let rows = client.query(adopt_sql!("columns"), &[&oid]).await?;
+    Ok(rows.iter().map(column).collect())
+}
+
+/// The columns of a table of dead letters, and the types that each may have.
+const DEAD_LETTER_COLUMNS: [(&str, &[&str]); 8] = [
+    ("id", &["uuid"]),
+    ("original_message_id", &[]),
+    ("type", &["text", "varchar"]),
+    ("content", &["text", "varchar", "json", "jsonb"]),
+    ("error", &["text", "varchar"]),
+    ("retry_count", &["int2", "int4", "int8", "numeric"]),
+    ("created_at", &["timestamptz", "timestamp"]),
+    ("dead_lettered_at", &["timestamptz", "timestamp"]),
+];
+
+/// Reads the table of dead letters of the preset `ef-core`.
+async fn dead_letters(
+    client: &Client<'_>,
+    adoption: &Adoption,
+    outbox: &FoundTable,
+    wanted: &str,
+) -> Result<DeadLetterTable, Failure> {
+    let mut table = DeadLetterTable { name: wanted.to_owned(), ..DeadLetterTable::default() };
+    let Some(row) = find(client, wanted).await? else {
+        table.problems.push(format!("{}; the preset moves dead letters there", missing(wanted)));
+        return Ok(table);
+    };
+    let FoundTable { oid, name, .. } = of_row(&row);
+    let role: &str = row.get(6);
+    let columns = columns(client, oid).await?;
+    for (wanted, types) in DEAD_LETTER_COLUMNS {
+        let Some(column) = columns.iter().find(|column| column.name == wanted) else {
+            table.problems.push(format!("{name} has no column `{wanted}` for dead letters"));
+            continue;
+        };
+        // They are copied as they are.
+        let source = match wanted {
+            "original_message_id" => adoption.column("id"),
+            "content" => adoption.column("payload"),
+            "created_at" => adoption.column("created_at"),
+            _ => None,
+        };
+        let source = source.and_then(|name| outbox.column(name)).map(|column| column.base.as_str());
+        let fits = match source {
+            Some(base) => column.base == base || column.base == "text",
+            None => types.contains(&column.base.as_str()),
+        };
+        if !fits {
+            let types = source.map_or_else(|| types.join(", "), str::to_owned);
+            let (place, found) = (format!("column `{wanted}` of {name}"), &column.type_name);
+            table.problems.push(format!("{place} has type {found}; it must be {types}"));
+        }
+        if !column.may_insert {
+            table.rights.push(format!(
+                "role {role} lacks INSERT on column `{wanted}` of {name}; GRANT INSERT ON {name} TO {role}"
+            ));
+        }
+    }
+    let is_filled = |name: &str| DEAD_LETTER_COLUMNS.iter().any(|(known, _)| *known == name);
+    for column in columns.iter().filter(|column| !is_filled(&column.name)) {
+        if column.is_not_null && !column.has_default {
+            table.problems.push(format!(
+                "column `{}` of {name} is NOT NULL without a default; relais does not fill it",
+                column.name
+            ));
+        }
+    }
+    table.error_max =
+        columns.iter().find(|column| column.name == "error").and_then(|c| c.chars_max);
+    table.name = name;
+    Ok(table)
 }
 
 /// Returns the row of `table.sql`. A name that is no name is a table that does not exist.
@@ -113,8 +205,10 @@ pub(super) fn of_row(row: &Row) -> FoundTable {
         name: row.get(1),
         plain: row.get(2),
         relais_schema: row.get(4),
+        schema: row.get(5),
         columns: Vec::new(),
         dead_letters: None,
+        rights: Vec::new(),
     }
 }
 
@@ -136,11 +230,14 @@ fn column(row: &Row) -> FoundColumn {
         is_key: row.get(6),
         may_read: row.get(7),
         may_update: row.get(8),
+        may_insert: row.get(9),
+        has_default: row.get(10),
     }
 }
 
-fn judge(adoption: &Adoption, table: &FoundTable, role: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+/// Returns what is wrong with the layout, and the rights that the role lacks.
+fn judge(adoption: &Adoption, table: &FoundTable, role: &str) -> (Vec<String>, Vec<String>) {
+    let (mut wrong, mut rights) = (Vec::new(), Vec::new());
     let used = super::layout::ADOPT_COLUMNS
         .iter()
         .filter_map(|meaning| Some((*meaning, adoption.column(meaning)?)));
@@ -187,7 +284,7 @@ fn judge(adoption: &Adoption, table: &FoundTable, role: &str) -> Vec<String> {
             }
         }
         let mut grant = |right: &str| {
-            wrong.push(format!(
+            rights.push(format!(
                 "role {role} lacks {right} on {place}; GRANT {right} ON {} TO {role}",
                 table.name
             ));
@@ -199,5 +296,5 @@ fn judge(adoption: &Adoption, table: &FoundTable, role: &str) -> Vec<String> {
             grant("UPDATE");
         }
     }
-    wrong
+    (wrong, rights)
 }

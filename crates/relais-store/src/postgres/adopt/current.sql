@@ -1,1 +1,4 @@
-SELECT :payload, :headers FROM :table AS t WHERE t.:id = $1::text:::key_type AND :pending
+-- The content of a row, if it is still to be sent.
+SELECT :destination, :payload, :headers, :next_attempt, :has_time
+FROM :table AS t
+WHERE t.:id = $1::text:::key_type AND :pending

@@ -3,18 +3,21 @@
 //! Each change is one transaction, which also removes the change: after a crash it is handled again. A change that
 //! fails stays, and the next pass continues behind it.
 
-use std::{sync::PoisonError, time::Duration};
+use std::{
+    sync::PoisonError,
+    time::{Duration, SystemTime},
+};
 
 use deadpool_postgres::Transaction;
-use relais_core::dead_letter::Resolution;
-use tokio_postgres::Row;
+use relais_core::{dead_letter::Resolution, outbox::OnDeadLetter};
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::super::{StoreState, dead_letters, error::Failure, session::Client};
 use super::{
     AdoptedTable,
     script::AdoptScript,
-    write_back::{WriteBackResult, apply},
+    write_back::{WriteBackResult, write_one},
 };
 
 /// Most changes of one pass.
@@ -34,6 +37,7 @@ pub(in super::super) async fn follow(
         return Ok(0);
     }
     if adopted.is_due() {
+        adopted.install_rest(client).await?;
         adopted.refresh(client).await?;
     }
     let tables = adopted.all();
@@ -94,20 +98,19 @@ async fn handle(
     }
     transaction.execute(adopt_sql!("unvalidated"), &[]).await?;
     let AdoptedChange { message_id, adopted_by, adopted_key, .. } = change;
-    let copy = transaction
-        .query_opt(adopt_sql!("lock_copy"), &[message_id, adopted_by, adopted_key])
+    let copies = transaction
+        .query(adopt_sql!("lock_copies"), &[message_id, adopted_by, adopted_key])
         .await?;
-    let copy: Option<(i64, String)> = copy.map(|row| (row.get(0), row.get(1)));
-    match (change.is_reset, copy) {
-        (false, Some((id, _))) => {
-            if apply(&mut transaction, script, &[id], ROW_WAIT).await? == WriteBackResult::No {
+    let copies: Vec<AdoptedCopy> = copies.iter().map(AdoptedCopy::of).collect();
+    match (change.is_reset, copies.first()) {
+        (false, Some(copy)) => {
+            let written = write_one(&mut transaction, script, copy.id, ROW_WAIT).await?;
+            if written == WriteBackResult::No {
                 return Ok(false);
             }
         }
         (false, None) => {}
-        (true, Some((id, status))) => {
-            reset(&transaction, script, change, (id, &status)).await?;
-        }
+        (true, Some(_)) => reset(&transaction, script, change, &copies).await?,
         // Its copy was removed by the retention.
         (true, None) => {
             transaction.execute(script.copy_one.as_str(), &[adopted_key]).await?;
@@ -117,21 +120,78 @@ async fn handle(
     Ok(true)
 }
 
-/// Sends the copy again with the payload that the row has now.
+/// A copy of an adopted row.
+struct AdoptedCopy {
+    id: i64,
+    destination: String,
+    is_pending: bool,
+}
+
+impl AdoptedCopy {
+    fn of(row: &Row) -> Self {
+        let is_pending = row.get::<_, &str>(2) == "PENDING";
+        Self { id: row.get(0), destination: row.get(1), is_pending }
+    }
+}
+
+/// Sends what the row has now. A waiting copy that differs is withdrawn and copied again: if it is in flight, its
+/// settlement finds no row, and the new copy is sent too.
 async fn reset(
     transaction: &Transaction<'_>,
     script: &AdoptScript,
     change: &AdoptedChange,
-    (id, status): (i64, &str),
+    copies: &[AdoptedCopy],
 ) -> Result<(), Failure> {
-    let current = transaction.query_opt(script.current.as_str(), &[&change.adopted_key]).await?;
+    let AdoptedChange { message_id, adopted_key, .. } = change;
+    let current = transaction.query_opt(script.current.as_str(), &[adopted_key]).await?;
     // Deleted or changed again since.
     let Some(current) = current else { return Ok(()) };
-    let (payload, headers): (&str, &str) = (current.get(0), current.get(1));
-    transaction.execute(adopt_sql!("refresh"), &[&id, &payload, &headers]).await?;
-    if status == "PENDING" {
-        return Ok(());
+    let (destination, payload, headers): (&str, &str, &str) =
+        (current.get(0), current.get(1), current.get(2));
+    let (next_attempt, has_time): (Option<SystemTime>, bool) = (current.get(3), current.get(4));
+    let reason = format!("row {adopted_key} of {} was changed", script.name);
+    for copy in copies.iter().filter(|copy| copy.is_pending && copy.destination != destination) {
+        withdraw(transaction, copy.id, &reason).await?;
     }
+    let of_destination = copies.iter().find(|copy| copy.destination == destination);
+    match of_destination {
+        Some(copy) if copy.is_pending => {
+            let values: [&(dyn ToSql + Sync); 6] =
+                [message_id, &destination, &payload, &headers, &has_time, &next_attempt];
+            let is_changed = transaction.query_one(adopt_sql!("is_changed"), &values).await?;
+            if !is_changed.get::<_, bool>(0) {
+                return Ok(());
+            }
+            withdraw(transaction, copy.id, &reason).await?;
+        }
+        Some(copy) => {
+            transaction.execute(adopt_sql!("refresh"), &[&copy.id, &payload, &headers]).await?;
+            return send_again(transaction, script, change, copy.id).await;
+        }
+        None => {}
+    }
+    transaction.execute(script.copy_one.as_str(), &[adopted_key]).await?;
+    Ok(())
+}
+
+/// Removes a waiting copy as an operator would: failed, then discarded. What waited behind it continues.
+async fn withdraw(transaction: &Transaction<'_>, id: i64, reason: &str) -> Result<(), Failure> {
+    let by = (ACTOR, reason);
+    dead_letters::fail_pending_in(transaction, id, OnDeadLetter::Skip, by).await?;
+    if let Some(letter) = transaction.query_opt(adopt_sql!("open_letter"), &[&id]).await? {
+        dead_letters::resolve_in(transaction, letter.get(0), Resolution::Discarded, by).await?;
+    }
+    transaction.execute(adopt_sql!("withdraw"), &[&id]).await?;
+    Ok(())
+}
+
+/// Sends a delivered or failed copy again.
+async fn send_again(
+    transaction: &Transaction<'_>,
+    script: &AdoptScript,
+    change: &AdoptedChange,
+    id: i64,
+) -> Result<(), Failure> {
     let reason = format!("row {} of {} was reset", change.adopted_key, script.name);
     let letter = transaction.query_opt(adopt_sql!("open_letter"), &[&id]).await?;
     match letter {

@@ -1,2 +1,3 @@
 -- The role of `relais run` needs these rights, unless it owns the table:
+--   GRANT USAGE ON SCHEMA :table_schema TO the role;
 --   GRANT :rights ON :table TO the role;

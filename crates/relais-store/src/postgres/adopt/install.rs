@@ -4,11 +4,19 @@ use relais_core::store::StoreError;
 use tokio_postgres::{Error, Row, error::SqlState};
 
 use super::super::{error::Failure, session::Client};
-use super::{AdoptionReport, InstalledAdoption, catalog, layout::Adoption, script::AdoptScript};
+use super::{
+    AdoptionReport, InstallationOutcome, InstalledAdoption,
+    catalog::{self, FoundTable},
+    layout::Adoption,
+    script::AdoptScript,
+};
 
-/// The longest wait for writers of the table.
-const LOCK_TIMEOUT: &str = "10s";
+/// The longest wait for writers of the table; new writers wait meanwhile.
+pub(super) const LOCK_TIMEOUT: &str = "10s";
+/// The same for an installation that a running program repeats.
+pub(super) const REPEAT_LOCK_TIMEOUT: &str = "1s";
 const INSTALL: &str = "run `relais adopt install`";
+const NOT_MIGRATED: &str = "the tables of relais do not exist here; run `relais migrate`";
 
 /// Compares tables and triggers with the descriptions.
 pub(super) async fn check(
@@ -17,6 +25,7 @@ pub(super) async fn check(
 ) -> Result<Vec<AdoptionReport>, Failure> {
     let mut reports = Vec::new();
     let mut seen: Vec<u32> = Vec::new();
+    let is_migrated: bool = client.query_one(adopt_sql!("is_migrated"), &[]).await?.get(0);
     for adoption in adoptions {
         let problems = match catalog::read(client, adoption).await? {
             Err(problems) => problems,
@@ -25,17 +34,11 @@ pub(super) async fn check(
             }
             Ok(table) => {
                 seen.push(table.oid);
-                let script = AdoptScript::of(adoption, &table);
-                let mut problems: Vec<String> =
-                    state(client, table.oid, &script).await?.problem(&script).into_iter().collect();
-                let late = client.query_one(adopt_sql!("late"), &[&script.name]).await?;
-                let late: i64 = late.get(0);
-                if late > 0 {
-                    problems.push(format!(
-                        "{late} results wait for more than a minute to be written into {}; is a row locked, \
-                         or does a trigger or constraint of the table refuse the UPDATE?",
-                        script.name
-                    ));
+                let mut problems = table.rights.clone();
+                problems.extend(table.dead_letters.iter().flat_map(|t| t.problems.clone()));
+                match is_migrated {
+                    true => problems.extend(installed_problems(client, adoption, &table).await?),
+                    false => problems.push(NOT_MIGRATED.to_owned()),
                 }
                 problems
             }
@@ -44,6 +47,26 @@ pub(super) async fn check(
         reports.push(AdoptionReport { table, preset, problems });
     }
     Ok(reports)
+}
+
+/// Returns what is wrong with the triggers, and whether results wait.
+async fn installed_problems(
+    client: &Client<'_>,
+    adoption: &Adoption,
+    table: &FoundTable,
+) -> Result<Vec<String>, Failure> {
+    let script = AdoptScript::of(adoption, table);
+    let state = state(client, table.oid, &script).await?;
+    let mut problems: Vec<String> = state.problem(&script).into_iter().collect();
+    let late: i64 = client.query_one(adopt_sql!("late"), &[&script.name]).await?.get(0);
+    if late > 0 {
+        problems.push(format!(
+            "{late} results wait for more than a minute to be written into {}; is a row locked, or does a \
+             trigger or constraint of the table refuse the UPDATE?",
+            script.name
+        ));
+    }
+    Ok(problems)
 }
 
 /// The triggers of a table.
@@ -90,13 +113,21 @@ async fn state(
     Ok(if is_enabled { TriggerState::Same } else { TriggerState::Disabled })
 }
 
-/// Returns the script of a table, or the reasons why it cannot be adopted as an error.
-async fn script(client: &Client<'_>, adoption: &Adoption) -> Result<(u32, AdoptScript), Failure> {
-    match catalog::read(client, adoption).await? {
-        Ok(table) => Ok((table.oid, AdoptScript::of(adoption, &table))),
-        Err(problems) => {
-            let text = format!("cannot adopt {}: {}", adoption.table, problems.join("; "));
-            Err(StoreError::setup(text).into())
+/// Returns the table and its script, or the reasons why it cannot be adopted as an error.
+async fn script(
+    client: &Client<'_>,
+    adoption: &Adoption,
+) -> Result<(FoundTable, AdoptScript), Failure> {
+    let cannot = |problems: &[String]| {
+        let text = format!("cannot adopt {}: {}", adoption.table, problems.join("; "));
+        Failure::from(StoreError::setup(text))
+    };
+    let table = catalog::read(client, adoption).await?.map_err(|problems| cannot(&problems))?;
+    match &table.dead_letters {
+        Some(letters) if !letters.problems.is_empty() => Err(cannot(&letters.problems)),
+        _ => {
+            let script = AdoptScript::of(adoption, &table);
+            Ok((table, script))
         }
     }
 }
@@ -109,32 +140,49 @@ pub(super) async fn print(client: &Client<'_>, adoptions: &[Adoption]) -> Result
     Ok(out)
 }
 
+/// Installs each table that can be installed, and returns the others with the reason.
 pub(super) async fn install(
     client: &mut Client<'_>,
     adoptions: &[Adoption],
-) -> Result<Vec<InstalledAdoption>, Failure> {
-    let mut done = Vec::new();
+    lock_timeout: &str,
+) -> Result<InstallationOutcome, Failure> {
+    let mut outcome = InstallationOutcome::default();
     let mut seen = Vec::new();
     for adoption in adoptions {
-        let (oid, script) = script(client, adoption).await?;
-        if seen.contains(&oid) {
-            let text = format!("cannot adopt {} twice; remove one `[[adopt]]`", script.name);
-            return Err(StoreError::setup(text).into());
+        match install_one(client, adoption, &mut seen, lock_timeout).await {
+            Ok(installed) => outcome.installed.push(installed),
+            Err(Failure::Final(StoreError::Setup(why))) => {
+                outcome.refused.push((adoption.clone(), why.to_string()));
+            }
+            Err(failure) => return Err(failure),
         }
-        seen.push(oid);
-        let found = state(client, oid, &script).await?;
-        let mut installed =
-            InstalledAdoption { table: script.name.clone(), changed: false, copied: 0 };
-        if !matches!(found, TriggerState::Same | TriggerState::Disabled) {
-            let is_first = matches!(found, TriggerState::Missing);
-            installed.copied = create(client, &script, is_first, is_first && adoption.existing)
-                .await
-                .map_err(|error| failed(&script.name, error))?;
-            installed.changed = true;
-        }
-        done.push(installed);
     }
-    Ok(done)
+    Ok(outcome)
+}
+
+async fn install_one(
+    client: &mut Client<'_>,
+    adoption: &Adoption,
+    seen: &mut Vec<u32>,
+    lock_timeout: &str,
+) -> Result<InstalledAdoption, Failure> {
+    let (FoundTable { oid, .. }, script) = script(client, adoption).await?;
+    if seen.contains(&oid) {
+        let text = format!("cannot adopt {} twice; remove one `[[adopt]]`", script.name);
+        return Err(StoreError::setup(text).into());
+    }
+    seen.push(oid);
+    let found = state(client, oid, &script).await?;
+    let mut installed = InstalledAdoption { table: script.name.clone(), changed: false, copied: 0 };
+    if !matches!(found, TriggerState::Same | TriggerState::Disabled) {
+        let is_first = matches!(found, TriggerState::Missing);
+        let copies = is_first && adoption.existing;
+        installed.copied = create(client, &script, (is_first, copies), lock_timeout)
+            .await
+            .map_err(|error| failed(&script.name, error))?;
+        installed.changed = true;
+    }
+    Ok(installed)
 }
 
 /// Creates functions and triggers, and copies the rows that exist. CREATE TRIGGER keeps writers out until the
@@ -142,11 +190,11 @@ pub(super) async fn install(
 async fn create(
     client: &mut Client<'_>,
     script: &AdoptScript,
-    is_first: bool,
-    copies: bool,
+    (is_first, copies): (bool, bool),
+    lock_timeout: &str,
 ) -> Result<u64, Error> {
     let transaction = client.transaction().await?;
-    transaction.query_one(sql!("migration_limits"), &[&LOCK_TIMEOUT]).await?;
+    transaction.query_one(sql!("migration_limits"), &[&lock_timeout]).await?;
     transaction.batch_execute(&script.functions).await?;
     if !is_first {
         transaction.batch_execute(&script.drop_triggers).await?;

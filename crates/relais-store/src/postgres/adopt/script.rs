@@ -3,7 +3,7 @@
 //! Invariant: a name or word gets into a statement only as a quoted identifier or literal; what is filled in is
 //! not searched for placeholders again.
 
-use super::catalog::{FoundColumn, FoundTable};
+use super::catalog::{DeadLetterTable, FoundColumn, FoundTable};
 use super::layout::{AdoptDestination, Adoption};
 
 /// The destination of a row whose column names none: it waits there and is shown.
@@ -26,8 +26,10 @@ pub(super) struct AdoptScript {
     pub(super) existing: String,
     /// Copies one row by its key.
     pub(super) copy_one: String,
-    /// Reads payload and headers of one row by its key, if it is still to be sent.
+    /// Reads what one row sends by its key, if it is still to be sent.
     pub(super) current: String,
+    /// Locks rows before results are written into them.
+    pub(super) lock_rows: String,
     /// Moves failed rows to the dead letters of the application.
     pub(super) bury: Option<String>,
     /// Writes results back; none if the table has no column for them.
@@ -61,6 +63,8 @@ impl AdoptScript {
             ("condition", condition.clone()),
             ("written", terms.is_written().to_owned()),
             ("assignments", terms.assignments().join(",\n    ")),
+            ("has_time", adoption.column("next_attempt_at").is_some().to_string()),
+            ("table_schema", table.schema.clone()),
             ("rights", terms.rights()),
         ]);
         let unknown = render(adopt_sql!("is_new"), &[&values]).trim_end().to_owned();
@@ -78,10 +82,11 @@ impl AdoptScript {
         let reset_body = render(adopt_sql!("reset_body"), &[&[("condition", condition)], &new]);
         let bodies = [("copy_body", copy_body.clone()), ("reset_body", reset_body.clone())];
         let plain = |template| render(template, &[&values]);
-        let bury = table.dead_letters.clone().map(|dead_letters| {
+        let bury = table.dead_letters.as_ref().map(|dead_letters| {
             let own = |meaning| (meaning, terms.identifier(meaning));
             let columns = [own("event_type"), own("payload"), own("created_at")];
-            let place = [("dead_letters", dead_letters)];
+            let error_max = dead_letters.error_max.unwrap_or(i32::MAX).to_string();
+            let place = [("dead_letters", dead_letters.name.clone()), ("error_max", error_max)];
             render(adopt_sql!("bury"), &[&place, &columns, &values])
         });
         Self {
@@ -92,7 +97,8 @@ impl AdoptScript {
             copy_one: copy(&one, "", &unknown),
             current: plain(adopt_sql!("current")),
             write_back: (!terms.assignments().is_empty()).then(|| plain(adopt_sql!("write_back"))),
-            grants: plain(adopt_sql!("grants")),
+            lock_rows: plain(adopt_sql!("lock_rows")),
+            grants: plain(adopt_sql!("grants")) + &terms.dead_letter_rights(),
             name: name.to_owned(),
             bury,
             copy_body,
@@ -108,11 +114,6 @@ impl AdoptScript {
             String::new()
         };
         format!("BEGIN;\n{}{}{existing}COMMIT;\n{}", self.functions, self.triggers, self.grants)
-    }
-
-    /// Returns whether results are written back at all.
-    pub(super) fn writes(&self) -> bool {
-        self.write_back.is_some() || self.bury.is_some()
     }
 }
 
@@ -210,14 +211,25 @@ impl Terms<'_> {
         }
     }
 
-    /// Returns whether an UPDATE of the application asks for the row to be sent again, or changes its payload.
+    /// Returns whether an UPDATE of the application asks for the row to be sent again, or changes what is sent,
+    /// when or where to.
     fn is_reset(&self) -> String {
-        let payload = self.identifier("payload");
+        let of = |meaning| self.adoption.column(meaning);
+        let destination = match &self.adoption.destination {
+            AdoptDestination::Column(column) => Some(column.as_str()),
+            AdoptDestination::Name(_) => None,
+        };
+        let columns = [of("payload"), of("headers"), of("next_attempt_at"), destination];
+        let changed = columns.into_iter().flatten().map(|column| {
+            let column = identifier(column);
+            format!("OLD.{column}::text IS DISTINCT FROM NEW.{column}::text")
+        });
         format!(
             "current_setting('relais.write_back', true) IS DISTINCT FROM 'on' AND {} AND (({}) IS NOT TRUE \
-             OR OLD.{payload}::text IS DISTINCT FROM NEW.{payload}::text)",
+             OR {})",
             self.is_pending("NEW"),
-            self.is_pending("OLD")
+            self.is_pending("OLD"),
+            changed.collect::<Vec<_>>().join(" OR ")
         )
     }
 
@@ -285,6 +297,14 @@ impl Terms<'_> {
         };
         let delete = if self.table.dead_letters.is_some() { ", DELETE" } else { "" };
         format!("SELECT{update}{delete}")
+    }
+
+    /// Returns the right on the table of dead letters.
+    fn dead_letter_rights(&self) -> String {
+        let table = self.table.dead_letters.as_ref();
+        let right =
+            |table: &DeadLetterTable| format!("--   GRANT INSERT ON {} TO the role;\n", table.name);
+        table.map(right).unwrap_or_default()
     }
 }
 

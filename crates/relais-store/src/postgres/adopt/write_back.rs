@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
-use tokio_postgres::{Error, error::SqlState};
+use futures_util::future::try_join3;
+use tokio_postgres::{Error, error::SqlState, types::ToSql};
 
 use super::super::error::Failure;
 use super::{AdoptedTable, script::AdoptScript};
@@ -28,20 +29,16 @@ pub(in super::super) async fn write_back(
     let is_asked =
         |table: &&AdoptedTable| destination.is_none_or(|name| table.adoption.may_have(name));
     for script in tables.iter().filter(is_asked).filter_map(|table| table.script.as_deref()) {
-        if !script.writes()
-            || apply(transaction, script, ids, BATCH_WAIT).await? == WriteBackResult::Yes
-        {
-            continue;
-        }
         let mut left = Vec::new();
-        for id in ids {
-            let is_hopeless = left.len() >= FAILURES_MAX;
-            if is_hopeless
-                || apply(transaction, script, &[*id], ROW_WAIT).await? == WriteBackResult::No
-            {
-                left.push(*id);
-            }
+        if let Some(bury) = &script.bury {
+            let failed = failed(transaction, script, ids).await?;
+            write_all(transaction, script, bury, &failed, &mut left).await?;
         }
+        if let Some(write_back) = &script.write_back {
+            write_all(transaction, script, write_back, ids, &mut left).await?;
+        }
+        left.sort_unstable();
+        left.dedup();
         postpone(transaction, &left, &[], Some(&script.name)).await?;
     }
     if tables.iter().filter(is_asked).any(|table| table.script.is_none()) {
@@ -52,6 +49,60 @@ pub(in super::super) async fn write_back(
     Ok(())
 }
 
+/// Returns the copies that failed: only these concern the table of dead letters.
+async fn failed(
+    transaction: &Transaction<'_>,
+    script: &AdoptScript,
+    ids: &[i64],
+) -> Result<Vec<i64>, Failure> {
+    let statement = transaction.prepare_cached(adopt_sql!("failed")).await?;
+    let rows = transaction.query(&statement, &[&ids, &script.name]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Runs a statement for a batch, or for each of its rows if the batch is refused. `left` gets the rows that could
+/// not be written.
+async fn write_all(
+    transaction: &mut Transaction<'_>,
+    script: &AdoptScript,
+    sql: &str,
+    ids: &[i64],
+    left: &mut Vec<i64>,
+) -> Result<(), Failure> {
+    if ids.is_empty()
+        || apply(transaction, script, sql, ids, BATCH_WAIT).await? == WriteBackResult::Yes
+    {
+        return Ok(());
+    }
+    let mut failures = 0;
+    for id in ids {
+        if failures >= FAILURES_MAX
+            || apply(transaction, script, sql, &[*id], ROW_WAIT).await? == WriteBackResult::No
+        {
+            left.push(*id);
+            failures += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the result of one copy; for a result that could not be written before.
+pub(super) async fn write_one(
+    transaction: &mut Transaction<'_>,
+    script: &AdoptScript,
+    id: i64,
+    wait: Duration,
+) -> Result<WriteBackResult, Failure> {
+    let failed = failed(transaction, script, &[id]).await?;
+    let bury = script.bury.as_deref().filter(|_| !failed.is_empty());
+    for sql in bury.into_iter().chain(script.write_back.as_deref()) {
+        if apply(transaction, script, sql, &[id], wait).await? == WriteBackResult::No {
+            return Ok(WriteBackResult::No);
+        }
+    }
+    Ok(WriteBackResult::Yes)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteBackResult {
     Yes,
@@ -59,21 +110,28 @@ pub(super) enum WriteBackResult {
     No,
 }
 
-/// Runs the statements of one table behind a savepoint.
-pub(super) async fn apply(
+/// Runs one statement of a table behind a savepoint.
+async fn apply(
     transaction: &mut Transaction<'_>,
     script: &AdoptScript,
+    sql: &str,
     ids: &[i64],
     wait: Duration,
 ) -> Result<WriteBackResult, Failure> {
     let attempt = transaction.transaction().await?;
     let wait = wait.as_millis().to_string();
     let run = async {
-        attempt.query_one(adopt_sql!("limits"), &[&wait]).await?;
-        for sql in script.bury.iter().chain(&script.write_back) {
-            let statement = attempt.prepare_cached(sql).await?;
-            attempt.execute(&statement, &[&ids, &script.name]).await?;
-        }
+        let limits = attempt.prepare_cached(adopt_sql!("limits")).await?;
+        let lock = attempt.prepare_cached(&script.lock_rows).await?;
+        let statement = attempt.prepare_cached(sql).await?;
+        let values: [&(dyn ToSql + Sync); 2] = [&ids, &script.name];
+        // One round trip: they are prepared, so they run in this order.
+        try_join3(
+            attempt.query_one(&limits, &[&wait]),
+            attempt.execute(&lock, &values),
+            attempt.execute(&statement, &values),
+        )
+        .await?;
         Ok::<(), Error>(())
     };
     match run.await {

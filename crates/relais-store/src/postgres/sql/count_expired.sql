@@ -13,4 +13,6 @@ SELECT (SELECT count(*) FROM relais_inbox
           AND p.updated_at < now() - $5::bigint * INTERVAL '1 second'
           AND NOT EXISTS (SELECT FROM relais_dead_letter AS d
                           WHERE d.message_id = p.process_id::text AND d.origin = 'process'
-                            AND d.resolved_at IS NULL))
+                            AND d.resolved_at IS NULL)),
+       (SELECT count(*) FROM relais_version
+        WHERE seen_at < now() - $6::bigint * INTERVAL '1 second')

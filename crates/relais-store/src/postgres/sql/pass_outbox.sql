@@ -23,13 +23,26 @@ parked AS MATERIALIZED (
     SELECT p.key_hash FROM relais_parked_key AS p
     WHERE p.origin = 'outbox' AND p.destination = $2
       AND p.key_hash = ANY (ARRAY(SELECT md5(msg_key) FROM fresh))
-    FOR KEY SHARE SKIP LOCKED)
+    FOR KEY SHARE SKIP LOCKED),
+passable AS MATERIALIZED (
+    SELECT f.id, f.msg_key, f.next_attempt_at
+    FROM fresh AS f
+    JOIN asked AS s ON s.id = f.id
+    WHERE f.next_attempt_at > now() OR s.behind IN (SELECT id FROM holder)
+       OR md5(f.msg_key) IN (SELECT key_hash FROM parked)),
+-- The first row of each key that stays fresh, also if the worker holds it ($7): later rows of the key stay too, or
+-- they would come first.
+stays AS MATERIALIZED (
+    SELECT coalesce(o.msg_key, o.aggregate_id COLLATE "C") AS msg_key, min(o.id) AS id
+    FROM relais_outbox AS o
+    WHERE (o.id = ANY ($3::bigint[]) OR o.id = ANY ($7::bigint[])) AND o.status = 'PENDING'
+      AND o.id NOT IN (SELECT id FROM passable)
+      AND (SELECT w.id FROM relais_waiting AS w WHERE w.id = o.id LIMIT 1) IS NULL
+    GROUP BY 1)
 INSERT INTO relais_waiting (id, destination, msg_key, due_at, holds_key)
-SELECT f.id, $2, f.msg_key, CASE WHEN f.next_attempt_at > now() THEN f.next_attempt_at END,
-       coalesce(f.next_attempt_at <= now(), TRUE)
-FROM fresh AS f
-JOIN asked AS s ON s.id = f.id
-WHERE f.next_attempt_at > now() OR s.behind IN (SELECT id FROM holder)
-   OR md5(f.msg_key) IN (SELECT key_hash FROM parked)
-ORDER BY f.id
+SELECT p.id, $2, p.msg_key, CASE WHEN p.next_attempt_at > now() THEN p.next_attempt_at END,
+       coalesce(p.next_attempt_at <= now(), TRUE)
+FROM passable AS p
+WHERE NOT EXISTS (SELECT FROM stays WHERE stays.msg_key = p.msg_key AND stays.id < p.id)
+ORDER BY p.id
 ON CONFLICT (id) DO NOTHING

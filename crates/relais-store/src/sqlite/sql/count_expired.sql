@@ -15,4 +15,6 @@ SELECT (SELECT count(*) FROM relais_inbox
           AND p.updated_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?5 || ' seconds')
           AND NOT EXISTS (SELECT 1 FROM relais_dead_letter AS d
                           WHERE d.message_id = p.process_id AND d.origin = 'process'
-                            AND d.resolved_at IS NULL))
+                            AND d.resolved_at IS NULL)),
+       (SELECT count(*) FROM relais_version
+        WHERE seen_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?6 || ' seconds'))

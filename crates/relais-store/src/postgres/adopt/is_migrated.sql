@@ -1,0 +1,1 @@
+SELECT to_regclass('relais_adopted_change') IS NOT NULL
