@@ -460,6 +460,24 @@ async fn a_pass_under_an_old_epoch_changes_nothing() {
     assert_eq!(bed.count("relais_waiting").await, 0);
 }
 
+/// A part of the walk ends with blocked rows before it reaches the first row of the key.
+#[tokio::test]
+async fn a_due_row_does_not_come_before_a_fresh_row_of_its_key() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lanes().await;
+    park(&bed, &lanes, "parked").await;
+    fill(&bed, "orders", "'parked'", 1_200).await;
+    let (first, second) = (bed.send("k").await, bed.send("k").await);
+    let due = format!(
+        "INSERT INTO relais_waiting (id, destination, msg_key, due_at, holds_key)
+         VALUES ({second}, 'orders', 'k', now(), TRUE)"
+    );
+    bed.raw.batch_execute(&due).await.unwrap();
+    let fetch = Fetch::new(outbox(), lanes.clone(), 1);
+    assert_eq!(bed.store.fetch_outbox(fetch).await.unwrap()[0].id, first);
+    assert_eq!(bed.ids(&lanes).await, [first, second]);
+}
+
 /// Shared buffers that the fetch of the destination `orders` reads at the mark.
 async fn buffers(bed: &Bed) -> i64 {
     bed.raw
