@@ -73,6 +73,8 @@ pub(crate) struct Row {
     /// Losses noted.
     pub(crate) lost: u32,
     pub(crate) time: Time,
+    /// An outbox row that may be in `relais_waiting`: its key had a waiting row or was parked meanwhile.
+    pub(crate) may_wait: bool,
 }
 
 impl Row {
@@ -263,7 +265,48 @@ impl Model {
         self.rows[row].time != Time::None && self.rows[row].state == State::Retry
     }
 
-    pub(crate) fn write(&mut self, row: Row) -> usize {
+    /// Returns the rows that a fetch of a destination must give, and those that it may give: a row behind a
+    /// waiting row of its key may come together with it, or after it is settled.
+    pub(crate) fn fetch_outbox(
+        &self,
+        scope: usize,
+        lanes: Option<&BTreeMap<i16, i64>>,
+    ) -> (BTreeSet<usize>, BTreeSet<usize>) {
+        let may_go = |row: &usize| {
+            let it = &self.rows[*row];
+            it.scope == scope
+                && it.is_open()
+                && it.time != Time::Later
+                && lanes.is_none_or(|lanes| lanes.contains_key(&self.lane(*row)))
+                && !self.parked.contains(&(scope, it.key))
+                && !self.earlier(*row).any(|e| self.holds(e) && self.rows[e].time == Time::Later)
+        };
+        let may: BTreeSet<usize> = (0..self.rows.len()).filter(may_go).collect();
+        let is_first = |row: &usize| !self.earlier(*row).any(|e| self.rows[e].may_wait);
+        (may.iter().copied().filter(is_first).collect(), may)
+    }
+
+    /// Returns the earlier open rows of the key that have a place in its order: not those sent with a delay.
+    pub(crate) fn earlier(&self, row: usize) -> impl Iterator<Item = usize> + '_ {
+        let it = &self.rows[row];
+        (0..row).filter(|e| {
+            let e = &self.rows[*e];
+            let is_delayed = e.state == State::Fresh && e.time != Time::None;
+            e.scope == it.scope && e.key == it.key && e.is_open() && !is_delayed
+        })
+    }
+
+    /// A row of the key waits, or the key is parked or freed: its open rows may wait too.
+    fn trouble(&mut self, place: (usize, usize)) {
+        let of_key = |row: &&mut Row| (row.scope, row.key) == place && row.is_open();
+        self.rows.iter_mut().filter(of_key).for_each(|row| row.may_wait = row.scope != INBOX);
+    }
+
+    pub(crate) fn write(&mut self, mut row: Row) -> usize {
+        let place = (row.scope, row.key);
+        let waits = |e: &Row| (e.scope, e.key) == place && e.is_open() && e.may_wait;
+        row.may_wait =
+            row.scope != INBOX && (self.parked.contains(&place) || self.rows.iter().any(waits));
         self.rows.push(row);
         self.rows.len() - 1
     }
@@ -350,6 +393,9 @@ impl Model {
             }
             Fate::Untouched => {}
         }
+        if !matches!(fate, Fate::Done | Fate::Untouched) {
+            self.trouble(place);
+        }
     }
 
     /// Takes a received message in.
@@ -359,7 +405,18 @@ impl Model {
         let Some(row) = self.find(ident) else {
             let state = if variant == UNDECODABLE { State::Undecodable } else { State::Fresh };
             let (attempts, lost, time) = (0, 0, Time::None);
-            self.write(Row { scope: INBOX, key, ident, variant, state, attempts, lost, time });
+            let may_wait = false;
+            self.write(Row {
+                scope: INBOX,
+                key,
+                ident,
+                variant,
+                state,
+                attempts,
+                lost,
+                time,
+                may_wait,
+            });
             return AcceptOutcome::Stored;
         };
         if self.rows[row].variant == variant {
@@ -393,12 +450,14 @@ impl Model {
             let ident = Ident::LetIn { message, variant };
             let (state, attempts, lost, time) = (State::Fresh, 0, 0, Time::None);
             let (scope, key) = place;
-            let row = Row { scope, key, ident, variant, state, attempts, lost, time };
+            let may_wait = false;
+            let row = Row { scope, key, ident, variant, state, attempts, lost, time, may_wait };
             return Some(self.write(row));
         }
         let it = &mut self.rows[row];
         if it.state == State::Failed {
             (it.state, it.attempts, it.lost, it.time) = (State::Fresh, 0, 0, Time::None);
+            self.trouble(place);
         }
         None
     }

@@ -214,7 +214,8 @@ fn next_id(model: &Model) -> u128 {
 fn write(model: &mut Model, scope: usize, key: usize, ident: Ident, delayed: bool) -> usize {
     let time = if delayed { Time::Later } else { Time::None };
     let (variant, state, attempts, lost) = (0, State::Fresh, 0, 0);
-    model.write(Row { scope, key, ident, variant, state, attempts, lost, time })
+    let may_wait = false;
+    model.write(Row { scope, key, ident, variant, state, attempts, lost, time, may_wait })
 }
 
 /// The same message id again: the row that is there, or a new one if it was removed.

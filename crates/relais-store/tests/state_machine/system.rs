@@ -277,7 +277,6 @@ impl System {
 
     /// Everything that is stored, and what would be fetched next.
     pub(crate) async fn compare(&self, model: &Model) {
-        let ids = &self.ids;
         self.compare_dead_letters(model).await;
         let parked = self.store.parked_keys(PAGE_MAX).await.expect("parked keys");
         let stored: BTreeSet<(String, String)> = parked
@@ -287,9 +286,8 @@ impl System {
         let right = model.parked.iter().map(|(scope, key)| (place(*scope), KEYS[*key].to_owned()));
         assert_eq!(stored, right.collect(), "parked keys");
         for number in 0..SCOPES {
-            let right: Vec<i64> = model.fetch(number, None).iter().map(|row| ids[row]).collect();
             let fetched = Self::fetch_all(&self.store, number, all_lanes()).await;
-            assert_eq!(fetched, right, "fetch of {} over all lanes", scope(number));
+            self.assert_fetched(model, (number, None), &fetched, "over all lanes");
         }
         // One scope in turn: the rest comes with the next steps.
         let number = (model.rows.len() + model.dead.len()) % SCOPES;
@@ -301,12 +299,45 @@ impl System {
     async fn compare_workers(&self, model: &Model, number: usize) {
         for (worker, memory) in model.memory[number].iter().enumerate() {
             let lane = |(lane, epoch): (&i16, &i64)| OwnedLane { epoch: *epoch, ..owned(*lane) };
-            let right: Vec<i64> =
-                model.fetch(number, Some(memory)).iter().map(|row| self.ids[row]).collect();
             let lanes = memory.iter().map(lane).collect();
             let fetched = Self::fetch_all(&self.second, number, lanes).await;
-            assert_eq!(fetched, right, "fetch of {} by {}", scope(number), WORKERS[worker]);
+            self.assert_fetched(model, (number, Some(memory)), &fetched, WORKERS[worker]);
         }
+    }
+
+    /// Inbox rows are exactly those of the model. Of the outbox the first row of each key comes, and none before
+    /// an earlier one of its key.
+    fn assert_fetched(
+        &self,
+        model: &Model,
+        (number, lanes): (usize, Option<&BTreeMap<i16, i64>>),
+        fetched: &[i64],
+        by: &str,
+    ) {
+        let place = scope(number);
+        if number == INBOX {
+            let right = model.fetch(number, lanes);
+            let right: Vec<i64> = right.iter().map(|row| self.ids[row]).collect();
+            assert_eq!(fetched, right, "fetch of {place}: {by}");
+            return;
+        }
+        assert!(fetched.is_sorted(), "{fetched:?}");
+        let (must, may) = model.fetch_outbox(number, lanes);
+        let rows = self.rows_of(model, number, fetched);
+        assert!(must.is_subset(&rows), "fetch of {place}: {by}: {rows:?} without some of {must:?}");
+        assert!(rows.is_subset(&may), "fetch of {place}: {by}: {rows:?} not within {may:?}");
+        for row in &rows {
+            for earlier in model.earlier(*row) {
+                assert!(rows.contains(&earlier), "{row} came before {earlier} of its key");
+            }
+        }
+    }
+
+    /// The numbers of a scope's rows in the model; tables count their ids apart.
+    fn rows_of(&self, model: &Model, number: usize, ids: &[i64]) -> BTreeSet<usize> {
+        let is_one =
+            |(row, id): &(&usize, &i64)| model.rows[**row].scope == number && ids.contains(id);
+        self.ids.iter().filter(is_one).map(|(row, _)| *row).collect()
     }
 
     /// A limit may choose among keys, but never turns a key's rows round; one sent with a delay has
@@ -315,7 +346,8 @@ impl System {
         const LIMIT: usize = 2;
         let (rows, ids) = (&model.rows, &self.ids);
         let left_out = model.dead.len() % KEYS.len();
-        let mut full = model.fetch(number, None);
+        let whole = Self::fetch_all(&self.second, number, all_lanes()).await;
+        let mut full: Vec<usize> = self.rows_of(model, number, &whole).into_iter().collect();
         full.retain(|row| rows[*row].key != left_out);
         let skip_keys = vec![KEYS[left_out].to_owned()];
         let fetch = Fetch { skip_keys, ..Fetch::new(scope(number), all_lanes(), LIMIT) };
