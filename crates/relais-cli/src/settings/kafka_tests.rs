@@ -143,7 +143,7 @@ fn what_does_not_fit_is_named_with_its_place() {
             "relais.toml:5:1: destination[a:b].url: unknown key; it is for kinds `amqp`, `http`, `nats` and `rabbitmq`",
             "relais.toml:9:1: destination[c].cloudevents: unknown key; it is for kinds `http` and \
              `kafka`",
-            "relais.toml:10:1: destination[c].topic: unknown key; it is for kind `kafka`",
+            "relais.toml:10:1: destination[c].topic: unknown key; it is for kinds `kafka` and `servicebus`",
         ],
     );
 }

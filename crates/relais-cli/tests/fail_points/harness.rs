@@ -31,7 +31,7 @@ const SIGABRT: i32 = 6;
 const OPEN: &str = "\
     SELECT 'inbox' FROM relais_inbox WHERE status IN ('RECEIVED', 'RETRY') \
     UNION ALL SELECT 'outbox' FROM relais_outbox AS o WHERE status = 'PENDING' AND NOT EXISTS \
-        (SELECT 1 FROM relais_parked_key AS p WHERE p.msg_key = o.msg_key) \
+        (SELECT 1 FROM relais_parked_key AS p WHERE p.msg_key = coalesce(o.msg_key, o.aggregate_id)) \
     UNION ALL SELECT 'timer' FROM relais_timer \
     UNION ALL SELECT 'bulk job' FROM relais_bulk_job WHERE finished_at IS NULL";
 /// Work that no process takes over before a lease expires.

@@ -211,7 +211,7 @@ impl Drop for KafkaPublisher {
 
 impl fmt::Debug for KafkaPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("KafkaPublisher").field(&self.topic).finish()
+        f.debug_tuple("KafkaPublisher").field(&self.topic.to_string()).finish()
     }
 }
 

@@ -31,7 +31,7 @@ settings! {
     /// `[[source]]` of kind `servicebus`
     pub struct ServiceBusSourceKeys {
         /// connection string with a shared access key: `Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…`. Never shown
-        connection: ConnectionStringKey => "write for example \"${SERVICEBUS_CONNECTION}\"";
+        connection: ConnectionStringKey => "write for example \"Endpoint=sb://acme.servicebus.windows.net/;SharedAccessKeyName=relais;SharedAccessKey=${SERVICEBUS_KEY}\"";
         /// the queue; without it `EntityPath` of the connection string
         queue: Option<NameText>;
         /// or a topic
@@ -65,7 +65,7 @@ settings! {
     /// `[[destination]]` of kind `servicebus`
     pub struct ServiceBusTargetKeys {
         /// connection string, as of a source. Never shown
-        connection: ConnectionStringKey => "write for example \"${SERVICEBUS_CONNECTION}\"";
+        connection: ConnectionStringKey => "write for example \"Endpoint=sb://acme.servicebus.windows.net/;SharedAccessKeyName=relais;SharedAccessKey=${SERVICEBUS_KEY}\"";
         /// the queue; without it `EntityPath` of the connection string
         queue: Option<NameText>;
         /// or a topic

@@ -94,13 +94,13 @@ async fn walk(
         position = read.position;
         answer = answer.or(read.answer);
         let last_seen = read.seen.iter().filter(|row| row.fresh).map(|row| row.id).max();
-        part.skip_ids.extend(read.rows.iter().map(|row| row.id));
-        let is_passed = pass(client, destination, &part, &read.blocked).await?;
         let walked = read.seen.iter().filter(|row| row.fresh).count();
         if let Some(last) = last_seen.filter(|_| walked >= part_rows(fetch.limit)) {
             // Before a due row there may be fresh rows of its key that this part did not reach.
             read.rows.retain(|row| row.id <= last);
         }
+        part.skip_ids.extend(read.rows.iter().map(|row| row.id));
+        let is_passed = pass(client, destination, &part, &read.blocked).await?;
         let bytes: usize = read.rows.iter().map(|row| row.payload.len()).sum();
         let bytes_max = part.payloads.bytes().unwrap_or(usize::MAX);
         let is_cut = read.rows.len() >= part.limit || bytes >= bytes_max;

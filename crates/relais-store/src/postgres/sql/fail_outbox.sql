@@ -6,7 +6,8 @@ WITH fence AS MATERIALIZED (
     FOR SHARE),
 failed AS (
     UPDATE relais_outbox AS o
-    SET status = 'FAILED', attempts = s.attempts, next_attempt_at = NULL,
+    SET msg_key = coalesce(o.msg_key, o.aggregate_id COLLATE "C"),
+        status = 'FAILED', attempts = s.attempts, next_attempt_at = NULL,
         error_code = s.error_code, error_message = s.error_message
     FROM unnest($4::bigint[], $5::smallint[], $6::bigint[], $7::integer[], $8::boolean[],
                 $9::text[], $10::text[])

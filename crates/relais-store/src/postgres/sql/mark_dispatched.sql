@@ -9,7 +9,8 @@ WITH fence AS MATERIALIZED (
     FOR SHARE),
 settled AS (
     UPDATE relais_outbox AS o
-    SET status = 'DISPATCHED', attempts = o.attempts + 1, next_attempt_at = NULL,
+    SET msg_key = coalesce(o.msg_key, o.aggregate_id COLLATE "C"),
+        status = 'DISPATCHED', attempts = o.attempts + 1, next_attempt_at = NULL,
         dispatched_at = clock_timestamp(), error_code = NULL, error_message = NULL
     WHERE o.id = ANY (ARRAY(
               SELECT s.id

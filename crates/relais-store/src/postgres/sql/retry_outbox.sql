@@ -7,7 +7,8 @@ WITH fence AS MATERIALIZED (
     FOR SHARE),
 retried AS (
     UPDATE relais_outbox AS o
-    SET attempts = coalesce(s.attempts, o.attempts), lost_workers = s.lost_workers,
+    SET msg_key = coalesce(o.msg_key, o.aggregate_id COLLATE "C"),
+        attempts = coalesce(s.attempts, o.attempts), lost_workers = s.lost_workers,
         next_attempt_at = clock_timestamp() + s.pause_ms * INTERVAL '1 millisecond',
         error_code = s.error_code, error_message = s.error_message
     FROM unnest($4::bigint[], $5::smallint[], $6::bigint[], $7::integer[], $8::bigint[], $9::text[],
