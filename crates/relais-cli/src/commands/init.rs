@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_commented_lines_of_the_example_are_valid() {
         let settings = read(&with_comments(EXAMPLE));
-        assert_eq!((settings.sources.len(), settings.destinations.len()), (4, 6));
+        assert_eq!((settings.sources.len(), settings.destinations.len()), (6, 8));
         assert_eq!(settings.processes.len(), 1);
     }
 

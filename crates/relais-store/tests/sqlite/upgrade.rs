@@ -335,7 +335,7 @@ async fn rows_of_the_version_before_wait_or_are_fresh_as_they_were() {
         assert_eq!((schema(&bed.raw()), columns()), (before.clone(), rows.clone()), "{kept}");
         old.check().await.unwrap();
     }
-    assert_eq!(bed.store.migrate().await.unwrap().applied, ["lean_outbox"]);
+    assert_eq!(bed.store.migrate().await.unwrap().applied, ["lean_outbox", "sql_interface"]);
     assert!(setup(old.check().await).contains("update relais on this machine"));
     assert_eq!(columns(), rows);
     assert_eq!(bed.count("pending_orders"), 6, "views of users stay");
