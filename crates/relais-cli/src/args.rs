@@ -71,9 +71,7 @@ pub(crate) enum RelaisCommand {
     #[command(after_help = "Example:\n  relais demo --once")]
     Demo(DemoArgs),
     /// Write a commented configuration: an example, or one for a source and a destination
-    #[command(
-        after_help = "Examples:\n  relais init --config orders.toml\n  relais init --from kafka --to rabbitmq"
-    )]
+    #[command(after_help = "Example:\n  relais init --from kafka --to rabbitmq")]
     Init(InitArgs),
     /// Validate the configuration and explain it
     #[command(after_help = "Example:\n  relais check --connect")]

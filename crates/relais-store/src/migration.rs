@@ -110,12 +110,17 @@ pub(crate) fn check(
     }))
 }
 
-/// Returns the result of a run that found `applied` and added `now`.
-pub(crate) fn migrated(applied: &[AppliedScript], now: &[&Script]) -> MigrationOutcome {
-    let from = version_of(applied.last().map(|line| line.version));
+/// Returns the result of a run that found `before`, added `now` and left `after`. Another node may have added
+/// scripts meanwhile; a run that added none began where it ended.
+pub(crate) fn migrated(
+    before: &[AppliedScript],
+    now: &[&Script],
+    after: &[AppliedScript],
+) -> MigrationOutcome {
+    let last = |applied: &[AppliedScript]| version_of(applied.last().map(|line| line.version));
     MigrationOutcome {
-        from,
-        to: now.last().map_or(from, |script| script.number),
+        from: last(if now.is_empty() { after } else { before }),
+        to: last(after),
         applied: now.iter().map(|script| script.name.to_owned()).collect(),
     }
 }

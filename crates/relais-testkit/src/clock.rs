@@ -27,6 +27,7 @@ const TIMES: &[(&str, &[&str])] = &[
     ("relais_attempt", &["at"]),
     ("relais_source_position", &["updated_at"]),
     ("relais_adopted_change", &["created_at"]),
+    ("relais_version", &["seen_at"]),
     ("relais_audit", &["at"]),
 ];
 

@@ -154,8 +154,8 @@ pub async fn only_known_categories_and_error_stages_are_accepted(f: &dyn Fixture
 
 pub async fn required_columns_refuse_null(f: &dyn Fixture) {
     let tables = [
-        ("relais_outbox", OUTBOX, "created_at", &["msg_key"][..]),
-        ("relais_inbox", INBOX, "received_at", &["payload"][..]),
+        ("relais_outbox", OUTBOX, "created_at", &["msg_key", "headers"][..]),
+        ("relais_inbox", INBOX, "received_at", &["payload", "msg_key", "headers"][..]),
         ("relais_dead_letter", DEAD_LETTER, "parked_at", &[][..]),
     ];
     for (table, columns, time, nullable) in tables {
@@ -173,7 +173,7 @@ pub async fn required_columns_without_default_must_be_given(f: &dyn Fixture) {
         let given: Vec<_> = OUTBOX.iter().filter(|c| c.0 != left_out).copied().collect();
         f.refuses(&insert("relais_outbox", &given, &[])).await;
     }
-    let needed = ["message_id", "source_system", "topic", "partition_num", "offset_num", "msg_key"];
+    let needed = ["message_id", "source_system", "topic", "partition_num", "offset_num"];
     for left_out in needed {
         let given: Vec<_> = INBOX.iter().filter(|c| c.0 != left_out).copied().collect();
         f.refuses(&insert("relais_inbox", &given, &[])).await;

@@ -57,8 +57,7 @@ pub(super) async fn migrate(
             now.push(script);
         }
     }
-    let found = if now.is_empty() { applied(client).await? } else { found };
-    Ok(migration::migrated(&found, &now))
+    Ok(migration::migrated(&found, &now, &applied(client).await?))
 }
 
 /// Returns the rows of `relais_schema`; none if there is no such table.

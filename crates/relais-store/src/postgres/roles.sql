@@ -119,7 +119,7 @@ BEGIN
         EXECUTE format('GRANT %s ON %s TO %I', line.rights, line.name, line.role);
     END LOOP;
     FOR line IN
-        SELECT wanted.role, p.oid::regprocedure::text AS name
+        SELECT wanted.role, CAST(CAST(p.oid AS regprocedure) AS text) AS name
         FROM (VALUES
             (':consumer', 'relais_park'),
             (':publisher', 'relais_sweep_batch'),

@@ -65,8 +65,8 @@ pub(super) async fn migrate(
             now.push(script);
         }
     }
-    let found = if now.is_empty() { when_unlocked(writer, |tx| applied(tx)).await? } else { found };
-    Ok(migration::migrated(&found, &now))
+    let after = when_unlocked(writer, |tx| applied(tx)).await?;
+    Ok(migration::migrated(&found, &now, &after))
 }
 
 /// Runs a job of the writer; waits while another process migrates the file.

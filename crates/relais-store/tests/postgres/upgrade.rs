@@ -274,7 +274,7 @@ async fn waiting_rows_of_the_version_before_wait_in_their_table() {
         assert!(matches!(died, Err(StoreError::Unavailable(_))), "after {kept}: {died:?}");
         assert_eq!(dump(&raw).await, before, "after {kept} statements");
     }
-    assert_eq!(schema.migrate().await.unwrap().applied, ["lean_outbox"]);
+    assert_eq!(schema.migrate().await.unwrap().applied, ["lean_outbox", "sql_interface"]);
     assert!(setup(old.check().await).contains("update relais on this machine"));
     let text = async |sql: &str| raw.query_one(sql, &[]).await.unwrap().get::<_, String>(0);
     let waiting = "SELECT string_agg(concat_ws(' ', id, msg_key, holds_key, due_at IS NULL, job_id), ',' ORDER BY id)
