@@ -107,7 +107,7 @@ impl Node {
             let original: PathBuf = fs::canonicalize(model.join(name)).unwrap();
             symlink(original, directory.path().join(name)).unwrap();
         }
-        for name in ["broker", "log4j2.properties"] {
+        for name in ["broker", "arguments", "ready", "log4j2.properties"] {
             fs::copy(model.join(name), directory.path().join(name)).unwrap();
         }
         let port = free_port();
