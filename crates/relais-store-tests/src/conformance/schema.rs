@@ -156,7 +156,7 @@ pub async fn required_columns_refuse_null(f: &dyn Fixture) {
     let tables = [
         ("relais_outbox", OUTBOX, "created_at", &["msg_key", "headers"][..]),
         ("relais_inbox", INBOX, "received_at", &["payload", "msg_key", "headers"][..]),
-        ("relais_dead_letter", DEAD_LETTER, "parked_at", &[][..]),
+        ("relais_dead_letter", DEAD_LETTER, "parked_at", &["headers"][..]),
     ];
     for (table, columns, time, nullable) in tables {
         let names = columns.iter().map(|c| c.0).filter(|name| !nullable.contains(name));
