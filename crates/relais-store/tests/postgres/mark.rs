@@ -515,11 +515,12 @@ async fn buffers(bed: &Bed) -> i64 {
     read
 }
 
-/// Rows of keys, made by the database.
+/// Rows of keys with an ordinary payload, made by the database.
 async fn fill(bed: &Bed, destination: &str, key: &str, rows: usize) {
     let insert = format!(
         "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload)
-         SELECT 'Order', {key}, 'E', '{destination}', '{{}}' FROM generate_series(1, {rows}) AS n"
+         SELECT 'Order', {key}, 'E', '{destination}', to_json(repeat('x', 300))
+         FROM generate_series(1, {rows}) AS n"
     );
     bed.raw.batch_execute(&insert).await.unwrap();
 }
@@ -539,8 +540,8 @@ async fn buffers_beside(destination: &str, rows: usize) -> Option<i64> {
 async fn assert_costs_nothing(destination: &str) {
     let Some(without) = buffers_beside(destination, 1).await else { return };
     let with = buffers_beside(destination, MANY).await.unwrap();
-    // The look-ups of each row read deeper indexes; no row is read.
-    assert!(with <= without * 3, "{with} buffers instead of {without}");
+    println!("{without} buffers beside one row, {with} beside {MANY}");
+    assert!(with * 10 <= without * 12, "{with} buffers instead of {without}");
 }
 
 #[tokio::test]

@@ -7,15 +7,27 @@
 -- a parked key. It brings along the earlier rows of its key, so that the limit cannot turn them round.
 --
 -- Written so that no statistics can make the planner read much: only the index by destination and id has the
--- order of the walk, a scalar sub-select with LIMIT 1 stays one look-up, and the flags save the look-ups while
--- nothing waits at all.
+-- order of the walk, and a scalar sub-select with LIMIT 1 stays one look-up. While few keys wait or are parked
+-- (`few`, the usual case), only rows of these keys are looked up; `keys` steps from key to key, however many rows
+-- each of them has.
 --
 -- The rows end where their payloads have $7 bytes, with the row that reaches them: a prefix in id order,
 -- never empty. `octet_length` reads no payload. Without $7 the rows come without payload and headers.
-WITH waits (yes) AS MATERIALIZED (
-    SELECT EXISTS (SELECT FROM relais_waiting WHERE destination = $1)),
-parks (yes) AS MATERIALIZED (
-    SELECT EXISTS (SELECT FROM relais_parked_key WHERE origin = 'outbox' AND destination = $1)),
+WITH RECURSIVE keys (hash, n) AS (
+    SELECT (SELECT hashtextextended(msg_key, 0) FROM relais_waiting
+            WHERE destination = $1
+            ORDER BY destination, hashtextextended(msg_key, 0) LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT hashtextextended(w.msg_key, 0) FROM relais_waiting AS w
+            WHERE w.destination = $1 AND hashtextextended(w.msg_key, 0) > keys.hash
+            ORDER BY w.destination, hashtextextended(w.msg_key, 0) LIMIT 1), n + 1
+    FROM keys WHERE hash IS NOT NULL AND n < 8),
+waiting (few, hashes) AS MATERIALIZED (
+    SELECT count(hash) < 8, coalesce(array_agg(hash) FILTER (WHERE hash IS NOT NULL), '{}') FROM keys),
+parked (few, hashes) AS MATERIALIZED (
+    SELECT count(*) < 8, coalesce(array_agg(key_hash), '{}')
+    FROM (SELECT key_hash FROM relais_parked_key
+          WHERE origin = 'outbox' AND destination = $1 LIMIT 8) AS first_keys),
 due AS MATERIALIZED (
     SELECT w.id, w.msg_key
     FROM relais_waiting AS w
@@ -58,7 +70,9 @@ found AS (
         (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63)::smallint AS lane,
         o.created_at, o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
         o.correlation_id, o.error_code, o.error_message, o.lost_workers, FALSE AS waits,
-        CASE WHEN (SELECT yes FROM waits)
+        CASE WHEN NOT (SELECT few FROM waiting)
+                  OR hashtextextended(coalesce(o.msg_key, o.aggregate_id COLLATE "C"), 0)
+                     = ANY ((SELECT hashes FROM waiting)::bigint[])
              THEN (SELECT e.id
                    FROM relais_waiting AS e
                    WHERE e.destination = $1
@@ -68,7 +82,8 @@ found AS (
                      AND e.id + 0 < o.id AND e.holds_key
                    ORDER BY e.id + 0
                    LIMIT 1) END AS behind,
-        CASE WHEN (SELECT yes FROM parks)
+        CASE WHEN NOT (SELECT few FROM parked)
+                  OR md5(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) = ANY ((SELECT hashes FROM parked)::text[])
              THEN (SELECT p.key_hash
                    FROM relais_parked_key AS p
                    WHERE p.origin = 'outbox' AND p.destination = $1
@@ -79,7 +94,9 @@ found AS (
    AND o.id NOT IN (SELECT unnest($6::bigint[]))
    AND (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63) = ANY ($2::smallint[])
    AND coalesce(o.msg_key, o.aggregate_id COLLATE "C") NOT IN (SELECT unnest($5::text[]) COLLATE "C")
-   AND (NOT (SELECT yes FROM waits)
+   AND (((SELECT few FROM waiting)
+         AND hashtextextended(coalesce(o.msg_key, o.aggregate_id COLLATE "C"), 0)
+             <> ALL ((SELECT hashes FROM waiting)::bigint[]))
         OR (SELECT w.id FROM relais_waiting AS w WHERE w.id = o.id LIMIT 1) IS NULL)
  ORDER BY o.destination, o.id
  LIMIT $8)
