@@ -73,6 +73,8 @@ pub(crate) struct Row {
     /// Losses noted.
     pub(crate) lost: u32,
     pub(crate) time: Time,
+    /// It was sent with a delay: it has no place behind the earlier rows of its key.
+    pub(crate) delayed: bool,
     /// An outbox row that may be in `relais_waiting`: its key had a waiting row or was parked meanwhile.
     pub(crate) may_wait: bool,
 }
@@ -279,7 +281,10 @@ impl Model {
                 && it.time != Time::Later
                 && lanes.is_none_or(|lanes| lanes.contains_key(&self.lane(*row)))
                 && !self.parked.contains(&(scope, it.key))
-                && !self.earlier(*row).any(|e| self.holds(e) && self.rows[e].time == Time::Later)
+                && (it.delayed
+                    || !self
+                        .earlier(*row)
+                        .any(|e| self.holds(e) && self.rows[e].time == Time::Later))
         };
         let may: BTreeSet<usize> = (0..self.rows.len()).filter(may_go).collect();
         let is_first = |row: &usize| !self.earlier(*row).any(|e| self.rows[e].may_wait);
@@ -294,6 +299,14 @@ impl Model {
             let is_delayed = e.state == State::Fresh && e.time != Time::None;
             e.scope == it.scope && e.key == it.key && e.is_open() && !is_delayed
         })
+    }
+
+    /// Returns true if a worker may not have sent the row yet: it sends the rows of a key one after the other, so
+    /// it settles an earlier one first.
+    pub(crate) fn is_unsent(&self, row: usize) -> bool {
+        let it = &self.rows[row];
+        let is_fresh = |e: usize| self.rows[e].state == State::Fresh;
+        it.scope != INBOX && !it.delayed && self.earlier(row).any(is_fresh)
     }
 
     /// A row of the key waits, or the key is parked or freed: its open rows may wait too.
@@ -405,7 +418,7 @@ impl Model {
         let Some(row) = self.find(ident) else {
             let state = if variant == UNDECODABLE { State::Undecodable } else { State::Fresh };
             let (attempts, lost, time) = (0, 0, Time::None);
-            let may_wait = false;
+            let (delayed, may_wait) = (false, false);
             self.write(Row {
                 scope: INBOX,
                 key,
@@ -415,6 +428,7 @@ impl Model {
                 attempts,
                 lost,
                 time,
+                delayed,
                 may_wait,
             });
             return AcceptOutcome::Stored;
@@ -450,8 +464,9 @@ impl Model {
             let ident = Ident::LetIn { message, variant };
             let (state, attempts, lost, time) = (State::Fresh, 0, 0, Time::None);
             let (scope, key) = place;
-            let may_wait = false;
-            let row = Row { scope, key, ident, variant, state, attempts, lost, time, may_wait };
+            let (delayed, may_wait) = (false, false);
+            let row =
+                Row { scope, key, ident, variant, state, attempts, lost, time, delayed, may_wait };
             return Some(self.write(row));
         }
         let it = &mut self.rows[row];

@@ -215,7 +215,7 @@ fn write(model: &mut Model, scope: usize, key: usize, ident: Ident, delayed: boo
     let time = if delayed { Time::Later } else { Time::None };
     let (variant, state, attempts, lost) = (0, State::Fresh, 0, 0);
     let may_wait = false;
-    model.write(Row { scope, key, ident, variant, state, attempts, lost, time, may_wait })
+    model.write(Row { scope, key, ident, variant, state, attempts, lost, time, delayed, may_wait })
 }
 
 /// The same message id again: the row that is there, or a new one if it was removed.
@@ -281,6 +281,7 @@ fn settle(model: &mut Model, choice: &Choice, fates: &[Fate]) -> Call {
             fate => fate,
         };
         let may = model.may_change(row, worker, epoch);
+        let fate = if may && model.is_unsent(row) { Fate::Untouched } else { fate };
         match (fate, may) {
             (Fate::Untouched, _) => {}
             (_, true) => answer.settled += 1,
