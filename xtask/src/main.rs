@@ -49,9 +49,9 @@ usage: cargo xtask <command>
   tidy    the rules of this repository that no compiler checks
             --words         list the words in comments that STYLE.md replaces
   docs    check the pages in docs, and build them as a book with search, in target/book
-  bench   cargo bench against the private servers; the figures go to target/bench.json
+  bench   cargo bench against a private PostgreSQL and Kafka; the figures go to target/bench.json
             further arguments go to the benchmark
-  torture crash loops against the private servers, with a checker; about five minutes
+  torture crash loops against a private PostgreSQL and Kafka, with a checker; about five minutes
             --seed N, --seconds N, --store sqlite|postgres, --mode ci|release
             --bugs          the same with each planted bug: every one must be found
             --debug         with the debug build: sooner built, but slower
@@ -74,6 +74,10 @@ fn main() -> ExitCode {
 
 fn dispatch(args: &[String]) -> anyhow::Result<ExitCode> {
     match args.split_first() {
+        Some((_, rest)) if rest.iter().any(|arg| arg == "--help" || arg == "-h") => {
+            println!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
         Some((command, rest)) => match command.as_str() {
             "test" => match test::TestOptions::parse(rest) {
                 Ok(options) => test::run(&options),

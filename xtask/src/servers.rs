@@ -101,6 +101,19 @@ impl Servers {
         Ok(Starting { thread: thread::spawn(move || Self::start(&target)) })
     }
 
+    /// Only what benchmarks and crash loops use: an idle JVM costs them processor time.
+    pub(crate) fn starting_few(workspace: &Workspace) -> Result<Starting> {
+        postgres::install_if_missing()?;
+        kafka::install_if_missing(&workspace.target)?;
+        faketime::install_if_missing(&workspace.target)?;
+        let target = workspace.target.clone();
+        let start = move || {
+            let kafka = kafka::start(&target)?;
+            Ok(Self { all: vec![postgres::start()?, kafka, faketime::look(&target)] })
+        };
+        Ok(Starting { thread: thread::spawn(start) })
+    }
+
     fn start(target: &Path) -> Result<Self> {
         thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka::start(target));
