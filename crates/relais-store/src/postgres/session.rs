@@ -81,7 +81,7 @@ pub(super) fn startup_options(options: &PostgresOptions) -> String {
         "-c statement_timeout={statement} -c lock_timeout={lock} \
          -c idle_in_transaction_session_timeout={idle} \
          -c default_transaction_isolation=read\\ committed -c enable_seqscan=off \
-         -c enable_bitmapscan=off -c jit=off \
+         -c enable_bitmapscan=off -c enable_sort=off -c jit=off \
          -c {STARTED}=on"
     );
     if let Some(schema) = &options.schema {

@@ -478,27 +478,35 @@ async fn a_due_row_does_not_come_before_a_fresh_row_of_its_key() {
     assert_eq!(bed.ids(&lanes).await, [first, second]);
 }
 
-/// Shared buffers that the fetch of the destination `orders` reads at the mark.
+/// Shared buffers that the fetch of the destination `orders` reads at the mark, by tables with statistics.
 async fn buffers(bed: &Bed) -> i64 {
-    bed.raw
-        .batch_execute("BEGIN; ANALYZE relais_outbox, relais_waiting, relais_parked_key")
-        .await
-        .unwrap();
-    // The planner is set as in a session of relais.
-    let session = include_str!("../../src/postgres/sql/session.sql");
-    bed.raw.execute(session, &[&"30000", &"10000", &"30000"]).await.unwrap();
+    let analyze = "ANALYZE relais_outbox, relais_waiting, relais_parked_key";
+    bed.raw.batch_execute(analyze).await.unwrap();
+    buffers_of_fetch(bed).await
+}
+
+async fn buffers_of_fetch(bed: &Bed) -> i64 {
     let sql = include_str!("../../src/postgres/sql/fetch_outbox.sql");
-    let prepare = format!(
-        "PREPARE the_fetch (text, smallint[], bigint, bigint, text[], bigint[], bigint, bigint)
-         AS {sql}"
-    );
-    let run = format!(
-        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE the_fetch ('orders',
-             '{{{}}}', {}, 1000, '{{}}', '{{}}', 33554432, 1000)",
-        (0..64).map(|lane| lane.to_string()).collect::<Vec<_>>().join(","),
+    let types = "text, smallint[], bigint, bigint, text[], bigint[], bigint, bigint";
+    let values = format!(
+        "'orders', '{{{}}}', {}, 1000, '{{}}', '{{}}', 33554432, 1000",
+        all_lanes(),
         bed.store.mark(&outbox())
     );
-    bed.raw.batch_execute(&prepare).await.unwrap();
+    buffers_of(bed, sql, types, &values).await
+}
+
+fn all_lanes() -> String {
+    (0..64).map(|lane| lane.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// Shared buffers that a statement reads, planned as in a session of relais.
+async fn buffers_of(bed: &Bed, sql: &str, types: &str, values: &str) -> i64 {
+    bed.raw.batch_execute("BEGIN").await.unwrap();
+    let session = include_str!("../../src/postgres/sql/session.sql");
+    bed.raw.execute(session, &[&"30000", &"10000", &"30000"]).await.unwrap();
+    bed.raw.batch_execute(&format!("PREPARE it ({types}) AS {sql}")).await.unwrap();
+    let run = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE it ({values})");
     // The second run, when everything is cached and marked.
     let mut read = 0;
     for _ in 0..2 {
@@ -511,8 +519,22 @@ async fn buffers(bed: &Bed) -> i64 {
         let of = |name: &str| plan[0]["Plan"][name].as_i64().unwrap();
         read = of("Shared Hit Blocks") + of("Shared Read Blocks");
     }
-    bed.raw.batch_execute("DEALLOCATE the_fetch; COMMIT").await.unwrap();
+    bed.raw.batch_execute("DEALLOCATE it; COMMIT").await.unwrap();
     read
+}
+
+/// As after a crash of the server, or before the first autovacuum.
+#[tokio::test]
+async fn a_backlog_without_statistics_is_walked_in_order() {
+    let Some(bed) = Bed::new().await else { return };
+    fill(&bed, "orders", "'k-' || n", MANY).await;
+    let fetch = buffers_of_fetch(&bed).await;
+    let sql = include_str!("../../src/postgres/sql/lowest_outbox.sql");
+    let values = format!("'orders', '{{{}}}', 0, 0", all_lanes());
+    let lowest = buffers_of(&bed, sql, "text, smallint[], bigint, bigint", &values).await;
+    let sql = include_str!("../../src/postgres/sql/destinations_with_work.sql");
+    let work = buffers_of(&bed, sql, "text[], bigint[]", "'{orders}', '{0}'").await;
+    assert!(fetch < 500 && lowest < 50 && work < 50, "{fetch}, {lowest} and {work} buffers");
 }
 
 /// Rows of keys with an ordinary payload, made by the database.
