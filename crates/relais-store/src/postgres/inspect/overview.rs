@@ -1,6 +1,6 @@
 //! The store at a glance.
 
-use futures_util::future::{try_join4, try_join5};
+use futures_util::future::{try_join, try_join3, try_join4};
 use relais_core::{
     inbox::InboxStatus,
     outbox::OutboxStatus,
@@ -30,15 +30,23 @@ pub(super) async fn overview(client: &Client<'_>) -> Result<Overview, Failure> {
     let workers = client.prepare_cached(sql!("workers")).await?;
     let unknown = client.prepare_cached(sql!("unknown_types")).await?;
     let unserved = client.prepare_cached(sql!("unserved_inboxes")).await?;
-    let (one, unknown, unserved, (inbox, outbox, processes, backlogs, workers)) = try_join4(
-        client.query_one(&statement, &[&PARKED_LOOK_MAX]),
-        client.query(&unknown, &[&row::count(PAGE_MAX)]),
-        client.query(&unserved, &[&PARKED_LOOK_MAX]),
-        try_join5(
+    let count_outbox = async {
+        let backlogs = client.query(&backlogs, &[&PARKED_LOOK_MAX]).await?;
+        let backlogs: Vec<Backlog> = backlogs.iter().map(backlog).collect();
+        let pending: u64 = backlogs.iter().map(|backlog| backlog.pending).sum();
+        let pending = i64::try_from(pending).unwrap_or(i64::MAX);
+        Ok((backlogs, client.query(&count_outbox, &[&EXACT_MAX, &pending]).await?))
+    };
+    let ((backlogs, outbox), (unknown, unserved), (one, inbox, processes, workers)) = try_join3(
+        count_outbox,
+        try_join(
+            client.query(&unknown, &[&row::count(PAGE_MAX)]),
+            client.query(&unserved, &[&PARKED_LOOK_MAX]),
+        ),
+        try_join4(
+            client.query_one(&statement, &[&PARKED_LOOK_MAX]),
             client.query(&count_inbox, &[&EXACT_MAX]),
-            client.query(&count_outbox, &[&EXACT_MAX]),
             client.query(&count_processes, &[&EXACT_MAX]),
-            client.query(&backlogs, &[&PARKED_LOOK_MAX]),
             client.query(&workers, &[]),
         ),
     )
@@ -55,7 +63,7 @@ pub(super) async fn overview(client: &Client<'_>) -> Result<Overview, Failure> {
         inbox: counts(InboxStatus::ALL.map(InboxStatus::as_str), &inbox),
         outbox: counts(OutboxStatus::ALL.map(OutboxStatus::as_str), &outbox),
         processes: counts(ProcessStatus::ALL.map(ProcessStatus::as_str), &processes),
-        backlogs: backlogs.iter().map(backlog).collect(),
+        backlogs,
         unknown_types: unknown.iter().map(count).collect(),
         unserved_inboxes: unserved.iter().map(count).collect(),
         workers: workers.iter().map(worker).collect(),

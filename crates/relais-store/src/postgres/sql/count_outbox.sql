@@ -1,8 +1,8 @@
--- Pending rows are counted behind the positions and in relais_waiting, failed ones by their dead letters.
+-- Pending rows ($2) were counted by backlogs, failed ones are counted by their dead letters.
 -- DISPATCHED is counted in tables of up to $1 rows; in larger ones it is what the server's own estimate leaves,
 -- so that history costs nothing.
 WITH part AS MATERIALIZED (
-    SELECT 'PENDING' AS status, count(*) AS amount FROM relais_pending
+    SELECT 'PENDING' AS status, $2::bigint AS amount
     UNION ALL
     SELECT 'FAILED', count(*)
     FROM (SELECT DISTINCT origin_id FROM relais_dead_letter WHERE origin = 'outbox') AS d
