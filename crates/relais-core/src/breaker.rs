@@ -120,6 +120,7 @@ pub struct Breaker {
     policy: BreakerPolicy,
     state: BreakerState,
     cause: OpenCause,
+    opened_ns: u64,
     open_until_ns: u64,
     /// Consecutive openings without a success between.
     openings: u32,
@@ -144,6 +145,7 @@ impl Breaker {
             policy,
             state: BreakerState::Closed,
             cause: OpenCause::Failing,
+            opened_ns: 0,
             open_until_ns: 0,
             openings: 0,
             recent: VecDeque::new(),
@@ -172,6 +174,20 @@ impl Breaker {
     /// Returns the time that it stays open from `now`.
     pub fn wait(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.open_until_ns.saturating_sub(now_ns))
+    }
+
+    /// Returns when it opened last.
+    pub fn opened_ns(&self) -> u64 {
+        self.opened_ns
+    }
+
+    /// Ends the pause: the next call is let through now, and the pauses start short again. One that refuses
+    /// everything makes no dead letters, because it is not closed before a message is accepted.
+    pub fn probe_now(&mut self, now_ns: u64) {
+        if self.state != BreakerState::Closed {
+            (self.state, self.openings) = (BreakerState::HalfOpen, 0);
+            (self.opened_ns, self.open_until_ns) = (now_ns, now_ns);
+        }
     }
 
     /// The target accepted a message of this key. While open, a late answer of an earlier call changes
@@ -295,6 +311,7 @@ impl Breaker {
         (self.state, self.cause) = (BreakerState::Open, cause);
         self.forget();
         let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+        self.opened_ns = now_ns;
         self.open_until_ns = now_ns.saturating_add(pause_ns);
     }
 
@@ -362,6 +379,25 @@ mod tests {
         breaker.accepted(1, 0);
         assert_eq!((breaker.state(0), breaker.cause()), (BreakerState::Closed, None));
         assert_eq!(pauses(&mut breaker, 1), [1]);
+    }
+
+    #[test]
+    fn a_probe_on_request_makes_no_dead_letter_while_everything_is_refused() {
+        let mut breaker = breaker();
+        let refused: Vec<bool> = (0..5).map(|key| breaker.rejected(key, "HTTP_422", 0)).collect();
+        assert_eq!(refused, [false; 5]);
+        for key in 5..9 {
+            breaker.probe_now(SECOND);
+            assert_eq!(breaker.state(SECOND), BreakerState::HalfOpen);
+            assert!(breaker.rejected(key, "HTTP_422", SECOND), "the message is spared");
+            assert_eq!(
+                (breaker.state(SECOND), breaker.wait(SECOND)),
+                (BreakerState::Open, FIRST_PAUSE)
+            );
+        }
+        breaker.probe_now(SECOND);
+        breaker.accepted(9, SECOND);
+        assert_eq!(breaker.state(SECOND), BreakerState::Closed);
     }
 
     #[test]

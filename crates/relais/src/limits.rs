@@ -7,7 +7,7 @@ use std::{
 };
 
 use relais_core::{
-    breaker::{Breaker, BreakerPolicy, BreakerState, FailedCall, OpenCause},
+    breaker::{Breaker, BreakerState, FailedCall, OpenCause},
     control::LimitChange,
     delivery::{Delivery, Problem},
     fault::{Evidence, FailureKind, Fault, Judgement, News, Outlook, judge},
@@ -31,12 +31,13 @@ pub(crate) struct SharedLimits(Arc<Mutex<LimitsState>>);
 #[derive(Debug)]
 struct LimitsState {
     configured: LimitChange,
-    policy: BreakerPolicy,
     /// The limits in force: configured, or set by an operator.
     allowed: (Option<(u32, Duration)>, u32),
     rate: Option<RateLimit>,
     concurrency: Concurrency,
     breaker: Breaker,
+    /// When the breaker opened whose probe was permitted last.
+    probed_ns: Option<u64>,
     /// An operator paused the destination, or the controls were not read yet.
     paused: bool,
     /// The target has answered a call: it accepted or rejected something.
@@ -75,11 +76,11 @@ impl SharedLimits {
         let concurrency = u32::try_from(settings.concurrency).unwrap_or(u32::MAX);
         Self(Arc::new(Mutex::new(LimitsState {
             configured: LimitChange { rate: settings.rate, concurrency: Some(concurrency) },
-            policy: settings.breaker,
             allowed: (settings.rate, concurrency),
             rate: settings.rate.map(|(calls, period)| RateLimit::new(calls, period)),
             concurrency: Concurrency::new(settings.concurrency),
             breaker: Breaker::new(settings.breaker),
+            probed_ns: None,
             paused: false,
             contacted: false,
             evidence: Evidence::new(0),
@@ -123,10 +124,24 @@ impl SharedLimits {
         inner.concurrency = Concurrency::new(usize::try_from(concurrency).unwrap_or(usize::MAX));
     }
 
-    /// Closes the breaker and forgets what opened it.
+    /// Ends the pause of an open breaker: the next call shows whether the target works again.
     pub(crate) fn reset(&self) {
         let mut inner = self.lock();
-        inner.breaker = Breaker::new(inner.policy);
+        let now_ns = inner.now_ns();
+        inner.breaker.probe_now(now_ns);
+    }
+
+    /// Returns whether the one call that probes the target may start, beside calls that began before the breaker
+    /// opened. A probe whose result is lost is not waited for once no call is in flight.
+    pub(crate) fn may_probe(&self, in_flight: usize) -> bool {
+        let inner = self.lock();
+        in_flight == 0 || inner.probed_ns != Some(inner.breaker.opened_ns())
+    }
+
+    /// Notes that the target is probed.
+    pub(crate) fn note_probe(&self) {
+        let mut inner = self.lock();
+        inner.probed_ns = Some(inner.breaker.opened_ns());
     }
 
     /// Returns whether a rate is in force.

@@ -30,18 +30,24 @@ impl SharedLimits {
         if self.is_paused() {
             return Permit::Wait(PAUSED_REST);
         }
-        let limit = match self.state() {
-            BreakerState::Open => return Permit::Wait(self.wait()),
-            BreakerState::HalfOpen => 1,
-            BreakerState::Closed => self.concurrency(),
-        };
-        if in_flight >= limit {
+        let state = self.state();
+        if state == BreakerState::Open {
+            return Permit::Wait(self.wait());
+        }
+        if in_flight >= self.concurrency() {
             return Permit::Full;
         }
-        match self.take() {
-            Ok(()) => Permit::Go,
-            Err(wait) => Permit::Wait(wait),
+        let probes = state == BreakerState::HalfOpen;
+        if probes && !self.may_probe(in_flight) {
+            return Permit::Full;
         }
+        if let Err(wait) = self.take() {
+            return Permit::Wait(wait);
+        }
+        if probes {
+            self.note_probe();
+        }
+        Permit::Go
     }
 }
 

@@ -96,7 +96,7 @@ fn words(change: ControlChange) -> &'static str {
             "reset to its configured limits"
         }
         ControlChange::Limit(_) => "limited until it is reset",
-        ControlChange::ResetBreaker => "reset: its circuit breaker is closed",
+        ControlChange::ResetBreaker => "reset: its circuit breaker lets the next call through",
     }
 }
 

@@ -518,6 +518,32 @@ async fn bytes_in_flight_are_bounded_whatever_the_earlier_rows_had() {
     assert_eq!((queues.held(), queues.bytes()), (6, 18 * MIB));
 }
 
+/// The target is probed beside a call that began before the breaker opened, however long it hangs.
+#[tokio::test]
+async fn a_call_that_hangs_does_not_delay_the_probe() {
+    let bench = Bench::new().await;
+    let failing = ["a", "b", "c", "d", "e"];
+    let answers = failing.map(|name| (name, vec![Delivery::retry("500", "oops")]));
+    let publisher = Script::new(&answers);
+    publisher.stick("hangs");
+    let settings = DestinationSettings { timeout: Duration::from_secs(3_600), ..quick_breaker() };
+    let mut relay = bench.relay_with("w", &publisher, settings).await;
+    bench.enqueue(&[("hangs", "hangs")]).await;
+    bench.enqueue(&failing.map(|name| (name, name))).await;
+    let delivered = "SELECT id FROM relais_outbox WHERE status = 'DISPATCHED'";
+    for _ in 0..5_000 {
+        bench.make_due();
+        relay.request_read();
+        relay.run_once().await.unwrap();
+        if bench.texts(delivered).len() == failing.len() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(bench.texts(delivered).len(), failing.len(), "{:?}", publisher.seen());
+    relay.stop(Duration::ZERO).await;
+}
+
 /// Keys whose calls hang take a part of the calls in flight, however many they are and however early
 /// their rows.
 #[tokio::test]
