@@ -51,7 +51,7 @@ usage: cargo xtask <command>
   docs    check the pages in docs, and build them as a book with search, in target/book
   bench   cargo bench against a private PostgreSQL and Kafka; the figures go to target/bench.json
             further arguments go to the benchmark
-  torture crash loops against a private PostgreSQL and Kafka, with a checker; about five minutes
+  torture crash loops against a private PostgreSQL and Kafka, with a checker; about eight minutes
             --seed N, --seconds N, --store sqlite|postgres, --mode ci|release
             --bugs          the same with each planted bug: every one must be found
             --debug         with the debug build: sooner built, but slower

@@ -26,7 +26,7 @@ pub(crate) enum DestinationCommand {
     )]
     #[command(mut_arg("name", |arg| arg.help("Name of the destination")))]
     Limit(LimitArgs),
-    /// Close the circuit breaker of a destination in all processes
+    /// End the pause of an open circuit breaker in all processes: the next call shows whether the target works
     #[command(
         after_help = "Example:\n  relais destination reset-breaker orders --reason \"certificate renewed\""
     )]

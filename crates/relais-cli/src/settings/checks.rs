@@ -105,8 +105,8 @@ fn routes(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
     let handles = [settings.routes.len(), settings.processes.len(), settings.handlers.len()];
     if handles == [0, 0, 0] {
         for source in &settings.sources {
-            let message = "there is no [[route]], [[process]] or [[handler]]: every message of it waits as RETRY, and \
-                 becomes a dead letter after `inbox.unknown_type_wait`";
+            let message = "there is no [[route]], [[process]] or [[handler]]: every message of it waits as RECEIVED, \
+                 until another program with a handler runs on this database";
             note(Severity::Warning, source.place, &format!("source[{}]", source.name), message);
         }
     }
