@@ -10,7 +10,7 @@ use uuid::Uuid;
 pub const IDS_MAX: usize = 10;
 
 /// Fewest characters of a prefix, without the hyphens of a UUID; fewer are more likely a typo.
-const CHARACTERS_MIN: usize = 4;
+pub const CHARACTERS_MIN: usize = 4;
 const UUID_DIGITS: usize = 32;
 /// Either at the end marks a prefix; lists end a shortened text with the first.
 const MARKS: [char; 2] = ['…', '*'];

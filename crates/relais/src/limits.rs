@@ -131,8 +131,7 @@ impl SharedLimits {
         inner.breaker.probe_now(now_ns);
     }
 
-    /// Returns whether the one call that probes the target may start, beside calls that began before the breaker
-    /// opened. A probe whose result is lost is not waited for once no call is in flight.
+    /// Returns whether the call that probes the target may start, beside calls from before the breaker opened.
     pub(crate) fn may_probe(&self, in_flight: usize) -> bool {
         let inner = self.lock();
         in_flight == 0 || inner.probed_ns != Some(inner.breaker.opened_ns())

@@ -1,5 +1,7 @@
 //! `relais token`.
 
+use std::time::SystemTime;
+
 use clap::Args;
 use relais_admin::Role;
 
@@ -39,5 +41,8 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 fn day(text: &str) -> Result<String, String> {
-    crate::settings::date(text).map(|_| text.to_owned())
+    match crate::settings::date(text)? {
+        at if at <= SystemTime::now() => Err("is over; the token could not be used".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
 }

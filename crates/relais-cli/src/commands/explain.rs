@@ -16,13 +16,20 @@ use crate::{
     output::{LineBreaks, TableColumn, Tone, escape, table, wrap},
 };
 
+/// Characters that the beginning of an id needs.
+const PREFIX_MIN: usize = relais_core::id_prefix::CHARACTERS_MIN;
+
 pub(crate) async fn run(context: &CommandContext, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
     match explain(store.as_ref(), &args.id).await? {
         ExplainOutcome::Nothing => Err(CommandError::failed(format!(
             "no message, inbox or outbox row, process (by ID or TYPE/BUSINESS-KEY), dead letter or bulk job \
-             has the ID {}; it may have been removed by retention",
-            args.id
+             has the ID {}; {}",
+            args.id,
+            match args.id.chars().count() {
+                ..PREFIX_MIN => "pass at least 4 characters of a longer ID",
+                _ => "it may have been removed by retention",
+            }
         ))),
         ExplainOutcome::Ambiguous(things) => ambiguous(context, &args.id, &things),
         ExplainOutcome::One(explanation) if context.output.json => {

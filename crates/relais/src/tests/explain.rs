@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use relais_core::{
+    async_trait,
     dead_letter::{DeadLetter, Origin},
     delivery::Delivery,
     extract::Pick,
     handler::Outcome,
-    inbox::NewInbox,
+    inbox::{InboxRow, NewInbox},
     inspect::InspectExt,
     process::{
         Definition, Process, ProcessFilter, ProcessStatus,
@@ -15,6 +16,7 @@ use relais_core::{
         definition::Correlate,
     },
     query::Filter,
+    remote_handler::{RemoteHandler, RemoteReply},
     retry::RetryPolicy,
     route::Route,
 };
@@ -211,6 +213,42 @@ async fn a_row_of_an_unavailable_destination_names_the_reason() {
     let waits_for = waiting.things[0].waits_for.as_deref().unwrap_or_default();
     assert!(
         waits_for.contains("circuit breaker is open: REFUSED: connection refused"),
+        "{waits_for}"
+    );
+    running.stop().await;
+}
+
+/// A service that cannot be reached.
+struct Unreachable;
+
+#[async_trait]
+impl RemoteHandler for Unreachable {
+    async fn call(&self, _: &InboxRow) -> RemoteReply {
+        RemoteReply::Failed(Delivery::outage("REFUSED", "connection refused"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_an_unavailable_handler_names_the_reason() {
+    let bench = Bench::new().await;
+    let settings = DestinationSettings::default();
+    let app = App::new(bench.store.clone());
+    let running = app.remote_handler("billing", ["T"], Arc::new(Unreachable), settings).start();
+    for n in 0..3 {
+        let id = format!("m-{n}");
+        bench.store.accept(vec![record(&id, r#"{"type":"T"}"#, n)], Vec::new()).await.unwrap();
+    }
+    running.wake();
+    let opened = "SELECT count(*) FROM relais_report WHERE figures LIKE '%\"breaker\":\"open\"%'";
+    until(&bench, opened, "1").await;
+    let copies =
+        "SELECT id FROM relais_inbox WHERE source_system LIKE '@billing%' AND error_code IS NULL";
+    let copy = bench.texts(copies).pop().expect("a copy that was not called");
+    let waiting = story(&bench, &format!("inbox:{copy}")).await;
+    let waits_for = waiting.things.iter().find_map(|thing| thing.waits_for.clone());
+    let waits_for = waits_for.unwrap_or_default();
+    assert!(
+        waits_for.contains("destination @billing, whose circuit breaker is open: REFUSED"),
         "{waits_for}"
     );
     running.stop().await;

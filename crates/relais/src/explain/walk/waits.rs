@@ -1,6 +1,6 @@
 //! The reason why an open row waits, if it is not in backoff and its key is not parked: an earlier row of
 //! its key, a paused destination, no worker that knows its event type or serves its destination, or a
-//! destination that is unavailable or failed last.
+//! destination or handler over HTTP that is unavailable or failed last.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use relais_core::{
     breaker::BreakerState,
     control::{Control, ControlKind, Pause},
     delivery::Problem,
-    inbox::inbox_of,
+    inbox::{SUBSCRIBER_SEPARATOR, inbox_of},
     inspect::InspectExt,
     query::{Filter, Overview, PAGE_MAX},
     store::StoreError,
@@ -38,9 +38,9 @@ impl Walk<'_> {
         for at in open {
             let behind = self.behind(&self.things[at]).await?;
             let thing = &mut self.things[at];
-            let name = thing.place.as_ref().filter(|_| thing.name.kind == ThingKind::Outbox);
-            let pause = name.and_then(|name| paused(name, &controls));
-            let destination = name.and_then(|name| destinations.get_key_value(name));
+            let name = target(thing);
+            let pause = name.as_ref().and_then(|name| paused(name, &controls));
+            let destination = name.as_ref().and_then(|name| destinations.get_key_value(name));
             // A row that failed has an error of its own.
             let failing = || destination.filter(|_| thing.problem.is_none()).and_then(failing);
             thing.waits_for = pause
@@ -95,6 +95,18 @@ impl Walk<'_> {
             let (kind, why) = (thing.name.kind.as_str(), why.unwrap_or_default());
             format!("waits behind {kind}:{id} of its key{why}")
         }))
+    }
+}
+
+/// Returns the destination of an outbox row, or the handler over HTTP whose copy an inbox row is.
+fn target(thing: &Thing) -> Option<String> {
+    match (thing.name.kind, thing.place.as_deref()?) {
+        (ThingKind::Outbox, destination) => Some(destination.to_owned()),
+        (ThingKind::Inbox, source) => {
+            let (_, handler) = inbox_of(source).split_once(SUBSCRIBER_SEPARATOR)?;
+            Some(format!("{SUBSCRIBER_SEPARATOR}{handler}"))
+        }
+        _ => None,
     }
 }
 
