@@ -6,6 +6,7 @@ mod control;
 mod dead_letters;
 mod explain;
 mod explain_jobs;
+mod explain_waits;
 mod fleet;
 mod inbox;
 mod ingest;
