@@ -47,10 +47,11 @@ impl Guarded {
             settings.push_str(block);
             tokens.push((name, token.to_owned()));
         }
-        let expired =
-            site.relais(&["token", "expired", "--role", "admin", "--expires", "2020-01-31"]);
+        let expires = |day| site.relais(&["token", "expired", "--role", "admin", "--expires", day]);
+        assert_eq!(expires("2020-01-31").code, 2);
+        let expired = expires("2999-01-31");
         let (token, block) = expired.out.split_once("\n\n").unwrap();
-        settings.push_str(block);
+        settings.push_str(&block.replace("2999", "2020"));
         tokens.push(("expired", token.to_owned()));
         site.write("relais.toml", &settings);
         let running = site.run();
