@@ -8,7 +8,7 @@
 --
 -- Written so that no statistics can make the planner read much: only the index by destination and id has the
 -- order of the walk, and a scalar sub-select with LIMIT 1 stays one look-up. While few keys wait or are parked
--- (`few`, the usual case), only rows of these keys are looked up; `keys` steps from key to key, however many rows
+-- (`few`, or `no` at all), only rows of these keys are looked up; `keys` steps from key to key, however many rows
 -- each of them has.
 --
 -- The rows end where their payloads have $7 bytes, with the row that reaches them: a prefix in id order,
@@ -22,10 +22,12 @@ WITH RECURSIVE keys (hash, n) AS (
             WHERE w.destination = $1 AND hashtextextended(w.msg_key, 0) > keys.hash
             ORDER BY w.destination, hashtextextended(w.msg_key, 0) LIMIT 1), n + 1
     FROM keys WHERE hash IS NOT NULL AND n < 8),
-waiting (few, hashes) AS MATERIALIZED (
-    SELECT count(hash) < 8, coalesce(array_agg(hash) FILTER (WHERE hash IS NOT NULL), '{}') FROM keys),
-parked (few, hashes) AS MATERIALIZED (
-    SELECT count(*) < 8, coalesce(array_agg(key_hash), '{}')
+waiting (no, few, hashes) AS MATERIALIZED (
+    SELECT count(hash) = 0, count(hash) < 8,
+           coalesce(array_agg(hash) FILTER (WHERE hash IS NOT NULL), '{}')
+    FROM keys),
+parked (no, few, hashes) AS MATERIALIZED (
+    SELECT count(*) = 0, count(*) < 8, coalesce(array_agg(key_hash), '{}')
     FROM (SELECT key_hash FROM relais_parked_key
           WHERE origin = 'outbox' AND destination = $1 LIMIT 8) AS first_keys),
 due AS MATERIALIZED (
@@ -70,7 +72,8 @@ found AS (
         (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63)::smallint AS lane,
         o.created_at, o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
         o.correlation_id, o.error_code, o.error_message, o.lost_workers, FALSE AS waits,
-        CASE WHEN NOT (SELECT few FROM waiting)
+        CASE WHEN (SELECT no FROM waiting) THEN NULL
+             WHEN NOT (SELECT few FROM waiting)
                   OR hashtextextended(coalesce(o.msg_key, o.aggregate_id COLLATE "C"), 0)
                      = ANY ((SELECT hashes FROM waiting)::bigint[])
              THEN (SELECT e.id
@@ -82,7 +85,8 @@ found AS (
                      AND e.id + 0 < o.id AND e.holds_key
                    ORDER BY e.id + 0
                    LIMIT 1) END AS behind,
-        CASE WHEN NOT (SELECT few FROM parked)
+        CASE WHEN (SELECT no FROM parked) THEN NULL
+             WHEN NOT (SELECT few FROM parked)
                   OR md5(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) = ANY ((SELECT hashes FROM parked)::text[])
              THEN (SELECT p.key_hash
                    FROM relais_parked_key AS p
@@ -94,9 +98,10 @@ found AS (
    AND o.id NOT IN (SELECT unnest($6::bigint[]))
    AND (hashtext(coalesce(o.msg_key, o.aggregate_id COLLATE "C")) & 63) = ANY ($2::smallint[])
    AND coalesce(o.msg_key, o.aggregate_id COLLATE "C") NOT IN (SELECT unnest($5::text[]) COLLATE "C")
-   AND (((SELECT few FROM waiting)
-         AND hashtextextended(coalesce(o.msg_key, o.aggregate_id COLLATE "C"), 0)
-             <> ALL ((SELECT hashes FROM waiting)::bigint[]))
+   AND ((SELECT no FROM waiting)
+        OR ((SELECT few FROM waiting)
+            AND hashtextextended(coalesce(o.msg_key, o.aggregate_id COLLATE "C"), 0)
+                <> ALL ((SELECT hashes FROM waiting)::bigint[]))
         OR (SELECT w.id FROM relais_waiting AS w WHERE w.id = o.id LIMIT 1) IS NULL)
  ORDER BY o.destination, o.id
  LIMIT $8)
