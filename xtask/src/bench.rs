@@ -21,7 +21,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     if figures.exists() {
         fs::remove_file(&figures)?;
     }
-    let servers = Servers::starting_few(&workspace)?.ready()?;
+    let servers = Servers::starting_postgres_and_kafka(&workspace)?.ready()?;
     servers.announce()?;
     let mut bench = cargo(["bench", "-p", "relais", "--bench", "throughput"]);
     bench.args(["--features", "sqlite,sqlx-postgres,kafka", "--"]).args(args);

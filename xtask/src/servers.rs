@@ -102,7 +102,7 @@ impl Servers {
     }
 
     /// Only what benchmarks and crash loops use: an idle JVM costs them processor time.
-    pub(crate) fn starting_few(workspace: &Workspace) -> Result<Starting> {
+    pub(crate) fn starting_postgres_and_kafka(workspace: &Workspace) -> Result<Starting> {
         postgres::install_if_missing()?;
         kafka::install_if_missing(&workspace.target)?;
         faketime::install_if_missing(&workspace.target)?;

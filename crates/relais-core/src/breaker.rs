@@ -181,8 +181,8 @@ impl Breaker {
         self.opened_ns
     }
 
-    /// Ends the pause: the next call is let through now, and the pauses start short again. One that refuses
-    /// everything makes no dead letters, because it is not closed before a message is accepted.
+    /// Ends the pause: the next call is let through now, and the pauses start short again. A target
+    /// that refuses everything makes no dead letters: the breaker is not closed before a message is accepted.
     pub fn probe_now(&mut self, now_ns: u64) {
         if self.state != BreakerState::Closed {
             (self.state, self.openings) = (BreakerState::HalfOpen, 0);

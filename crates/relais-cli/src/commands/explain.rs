@@ -3,7 +3,7 @@
 use relais::explain::{
     EventDetail, ExplainOutcome, Explanation, Thing, ThingKind, ThingRole, TimelineEvent, explain,
 };
-use relais_core::process::ProcessEvent;
+use relais_core::{id_prefix::CHARACTERS_MIN, process::ProcessEvent};
 use serde_json::json;
 
 use super::{
@@ -16,20 +16,19 @@ use crate::{
     output::{LineBreaks, TableColumn, Tone, escape, table, wrap},
 };
 
-/// Characters that the beginning of an id needs.
-const PREFIX_MIN: usize = relais_core::id_prefix::CHARACTERS_MIN;
-
 pub(crate) async fn run(context: &CommandContext, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
     match explain(store.as_ref(), &args.id).await? {
+        ExplainOutcome::Nothing if args.id.chars().count() < CHARACTERS_MIN => {
+            let id = &args.id;
+            Err(CommandError::failed(format!(
+                "nothing has the ID {id}; pass at least {CHARACTERS_MIN} characters of a longer ID"
+            )))
+        }
         ExplainOutcome::Nothing => Err(CommandError::failed(format!(
             "no message, inbox or outbox row, process (by ID or TYPE/BUSINESS-KEY), dead letter or bulk job \
-             has the ID {}; {}",
-            args.id,
-            match args.id.chars().count() {
-                ..PREFIX_MIN => "pass at least 4 characters of a longer ID",
-                _ => "it may have been removed by retention",
-            }
+             has the ID {}; it may have been removed by retention",
+            args.id
         ))),
         ExplainOutcome::Ambiguous(things) => ambiguous(context, &args.id, &things),
         ExplainOutcome::One(explanation) if context.output.json => {

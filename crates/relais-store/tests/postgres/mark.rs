@@ -562,7 +562,6 @@ async fn buffers_beside(destination: &str, rows: usize) -> Option<i64> {
 async fn assert_costs_nothing(destination: &str) {
     let Some(without) = buffers_beside(destination, 1).await else { return };
     let with = buffers_beside(destination, MANY).await.unwrap();
-    println!("{without} buffers beside one row, {with} beside {MANY}");
     assert!(with * 10 <= without * 12, "{with} buffers instead of {without}");
 }
 

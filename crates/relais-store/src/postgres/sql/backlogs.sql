@@ -27,16 +27,16 @@ above AS MATERIALIZED (
         ORDER BY f.destination, f.id
         OFFSET 0) AS o
     GROUP BY start.destination),
-below AS MATERIALIZED (
-    SELECT w.destination, count(*) FILTER (WHERE w.id <= start.position) AS amount, min(w.id) AS first
+waits AS MATERIALIZED (
+    SELECT w.destination, count(*) FILTER (WHERE w.id <= start.position) AS below, min(w.id) AS first
     FROM relais_waiting AS w
     JOIN start ON start.destination = w.destination
     GROUP BY w.destination),
 pending AS MATERIALIZED (
-    SELECT destination, coalesce(above.amount, 0) + coalesce(below.amount, 0) AS amount,
-           above.first AS above, below.first AS waiting
+    SELECT destination, coalesce(above.amount, 0) + coalesce(waits.below, 0) AS amount,
+           above.first AS above, waits.first AS waiting
     FROM above
-    FULL JOIN below USING (destination)),
+    FULL JOIN waits USING (destination)),
 scope AS MATERIALIZED (
     SELECT DISTINCT destination FROM relais_parked_key WHERE origin = 'outbox'),
 open AS MATERIALIZED (
