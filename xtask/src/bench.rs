@@ -24,7 +24,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let servers = Servers::starting_postgres_and_kafka(&workspace)?.ready()?;
     servers.announce()?;
     let mut bench = cargo(["bench", "-p", "relais", "--bench", "throughput"]);
-    bench.args(["--features", "sqlite,sqlx-postgres,kafka", "--"]).args(args);
+    bench.args(["--features", "sqlite,sqlx-postgres,http,kafka,log", "--"]).args(args);
     bench.env(FIGURES_VARIABLE, &figures);
     servers.set_variables(&mut bench);
     ensure!(command::succeeds(&mut bench)?, "`{}` failed", command::line(&bench));

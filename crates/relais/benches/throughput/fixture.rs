@@ -73,6 +73,13 @@ pub(crate) enum Table {
     Inbox,
 }
 
+/// One row of the plain table, as a bare loop delivers it.
+pub(crate) struct PlainRow {
+    pub(crate) id: i64,
+    pub(crate) key: String,
+    pub(crate) payload: String,
+}
+
 /// The purpose of inserted rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
@@ -86,6 +93,8 @@ pub(crate) trait Fixture {
     type Held;
 
     fn store(&self) -> Arc<dyn StoreDriver>;
+    /// Opens another store on the same tables, with connections of its own.
+    async fn another_store(&self) -> Result<Arc<dyn StoreDriver>>;
     async fn sender(&self, write: Write) -> Result<Self::Sender>;
 
     /// Empties relais's outbox and inbox, and the plain tables.
@@ -104,6 +113,10 @@ pub(crate) trait Fixture {
     async fn fill_plain(&self, rows: u64) -> Result<()>;
     /// The bare loop over it: read a batch, mark it, commit, until nothing is pending.
     async fn relay_plain(&self) -> Result<Duration>;
+    /// Reads [`RAW_BATCH`] pending rows of it, for a loop that delivers them.
+    async fn read_plain(&self) -> Result<Vec<PlainRow>>;
+    /// Marks rows of it as delivered, in one commit.
+    async fn mark_plain(&self, ids: Vec<i64>) -> Result<()>;
 
     /// A bare loop: [`RAW_BATCH`] rows, commit, until all are in.
     async fn insert(&self, rows: Arc<[Received]>, table: Table) -> Result<Duration>;

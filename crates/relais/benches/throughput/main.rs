@@ -4,12 +4,14 @@
 //! driver, durability and row width. No time is ever asserted; a missed target is shown.
 //!
 //! See docs/benchmarks.md. Read in this order: [`options`], [`fixture`] (what a database must offer),
-//! [`cost`], [`send`], [`relay`], [`shapes`], [`live`], [`latency`], [`idle`], [`process`], [`kafka`],
-//! [`console`] (the figures), [`report`].
+//! [`cost`], [`send`], [`relay`], [`shapes`], [`workers`], [`live`], [`latency`], [`idle`], [`process`],
+//! [`http`], [`kafka`], [`console`] (the figures), [`report`].
 
 mod console;
 mod cost;
 mod fixture;
+mod http;
+mod http_target;
 mod idle;
 mod kafka;
 mod latency;
@@ -23,6 +25,7 @@ mod report;
 mod send;
 mod shapes;
 mod sqlite;
+mod workers;
 mod workload;
 
 use std::process::ExitCode;
@@ -117,6 +120,11 @@ async fn measure<D: Database<Fixture: process::Bare>>(
     if let Err(error) = shapes::measure(database, options, report).await {
         report.failed(&format!("{} relay in other shapes", D::NAME), &error);
     }
+    if options.wants(Figure::Workers)
+        && let Err(error) = workers::measure(database, options, report).await
+    {
+        report.failed(&format!("{} workers", D::NAME), &error);
+    }
     if options.wants(Figure::Live)
         && let Err(error) = live::measure(database, options, report).await
     {
@@ -141,6 +149,9 @@ async fn measure<D: Database<Fixture: process::Bare>>(
         && let Err(error) = console::measure(database, options, report).await
     {
         report.failed(&format!("{} console", D::NAME), &error);
+    }
+    if let Err(error) = http::measure(database, options, report).await {
+        report.failed(&format!("{} with HTTP", D::NAME), &error);
     }
     if let Err(error) = kafka::measure(database, options, report).await {
         report.failed(&format!("{} with kafka", D::NAME), &error);

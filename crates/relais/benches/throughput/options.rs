@@ -12,7 +12,8 @@ usage: cargo xtask bench [options]
   --quick                  small: a tenth of the rows, fewer samples
   --store sqlite|postgres|all
   --only NAME[,NAME]       send relay backlog finished snapshot writer sender latency idle memory
-                           single hot-key destinations live process kafka-out kafka-in console
+                           single hot-key destinations workers live process http-out http-in
+                           kafka-out kafka-in console
   --json PATH              where the figures go; default target/bench.json";
 
 /// The variable with the default of `--json`; set by `cargo xtask bench`.
@@ -48,10 +49,16 @@ pub(crate) enum Figure {
     HotKey,
     /// A backlog of many destinations.
     Destinations,
+    /// A backlog shared by several workers.
+    Workers,
     /// Producers and a relay together, as fast as they can.
     Live,
     /// Processes of several steps.
     Process,
+    /// A backlog relayed over HTTP.
+    HttpOut,
+    /// Messages received over HTTP, routed and delivered.
+    HttpIn,
     /// A backlog relayed to a topic.
     KafkaOut,
     /// A topic read into the inbox.
@@ -61,7 +68,7 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    const ALL: [(&'static str, Self); 18] = [
+    const ALL: [(&'static str, Self); 21] = [
         ("send", Self::Send),
         ("relay", Self::Relay),
         ("backlog", Self::Backlog),
@@ -75,8 +82,11 @@ impl Figure {
         ("single", Self::Single),
         ("hot-key", Self::HotKey),
         ("destinations", Self::Destinations),
+        ("workers", Self::Workers),
         ("live", Self::Live),
         ("process", Self::Process),
+        ("http-out", Self::HttpOut),
+        ("http-in", Self::HttpIn),
         ("kafka-out", Self::KafkaOut),
         ("kafka-in", Self::KafkaIn),
         ("console", Self::Console),

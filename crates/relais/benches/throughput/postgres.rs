@@ -20,7 +20,7 @@ use uuid::Uuid;
 use self::sender::PostgresSender;
 use crate::{
     cost::ServerReading,
-    fixture::{Database, Fixture, Hold, RAW_BATCH, Rows, Spread, Table, Write},
+    fixture::{Database, Fixture, Hold, PlainRow, RAW_BATCH, Rows, Spread, Table, Write},
     machine,
     workload::{DESTINATION, KEYS, Received, payload},
 };
@@ -80,8 +80,7 @@ impl Database for Postgres {
         self.client.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
         let mark = if self.url.contains('?') { '&' } else { '?' };
         let url = format!("{}{mark}options=-c%20search_path%3D{schema}", self.url);
-        let store_url = format!("{url}&application_name={schema}");
-        let store = PostgresStore::connect(&store_url, PostgresOptions::default()).await?;
+        let store = open(&url, &schema).await?;
         store.migrate().await?;
         store.check().await?;
         let client = connect(&url).await?;
@@ -93,6 +92,11 @@ impl Database for Postgres {
 /// The prefix of the schemas of this run.
 fn prefix() -> String {
     format!("relais_bench_{}_", std::process::id())
+}
+
+async fn open(url: &str, schema: &str) -> Result<PostgresStore> {
+    let url = format!("{url}&application_name={schema}");
+    Ok(PostgresStore::connect(&url, PostgresOptions::default()).await?)
 }
 
 async fn connect(url: &str) -> Result<Client> {
@@ -115,6 +119,10 @@ impl Fixture for PostgresFixture {
 
     fn store(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.store.clone())
+    }
+
+    async fn another_store(&self) -> Result<Arc<dyn StoreDriver>> {
+        Ok(Arc::new(open(&self.url, &self.schema).await?))
     }
 
     async fn sender(&self, write: Write) -> Result<PostgresSender> {
@@ -182,6 +190,18 @@ impl Fixture for PostgresFixture {
         let started = Instant::now();
         while relay_batch(&mut client, &read, &mark).await? > 0 {}
         Ok(started.elapsed())
+    }
+
+    async fn read_plain(&self) -> Result<Vec<PlainRow>> {
+        let read = include_str!("sql/postgres/read_plain.sql");
+        let rows = self.client.query(read, &[&RAW_BATCH]).await?;
+        let plain = |row: &Row| PlainRow { id: row.get(0), payload: row.get(5), key: row.get(7) };
+        Ok(rows.iter().map(plain).collect())
+    }
+
+    async fn mark_plain(&self, ids: Vec<i64>) -> Result<()> {
+        self.client.execute(include_str!("sql/postgres/mark_plain.sql"), &[&ids]).await?;
+        Ok(())
     }
 
     async fn insert(&self, rows: Arc<[Received]>, table: Table) -> Result<Duration> {

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::{
     cost::ServerReading,
-    fixture::{Database, Fixture, Hold, RAW_BATCH, Rows, Sender, Spread, Table, Write},
+    fixture::{Database, Fixture, Hold, PlainRow, RAW_BATCH, Rows, Sender, Spread, Table, Write},
     workload::{DESTINATION, KEYS, OrderChanged, Received, order_id, payload},
 };
 
@@ -90,6 +90,10 @@ impl Fixture for SqliteFixture {
 
     fn store(&self) -> Arc<dyn StoreDriver> {
         Arc::new(self.store.clone())
+    }
+
+    async fn another_store(&self) -> Result<Arc<dyn StoreDriver>> {
+        Ok(Arc::new(SqliteStore::open(&self.path, SqliteOptions::default()).await?))
     }
 
     async fn sender(&self, write: Write) -> Result<SqliteSender> {
@@ -178,6 +182,31 @@ impl Fixture for SqliteFixture {
             let started = Instant::now();
             while relay_batch(db)? > 0 {}
             Ok(started.elapsed())
+        })
+        .await
+    }
+
+    async fn read_plain(&self) -> Result<Vec<PlainRow>> {
+        self.on_connection(|db| {
+            let mut read = db.prepare_cached(include_str!("sql/sqlite/read_plain.sql"))?;
+            let plain = read.query_map([RAW_BATCH], |row| {
+                Ok(PlainRow { id: row.get(0)?, payload: row.get(5)?, key: row.get(7)? })
+            })?;
+            Ok(plain.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn mark_plain(&self, ids: Vec<i64>) -> Result<()> {
+        self.on_connection(move |db| {
+            let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            {
+                let mut mark = tx.prepare_cached(include_str!("sql/sqlite/mark_plain.sql"))?;
+                for id in &ids {
+                    mark.execute([id])?;
+                }
+            }
+            Ok(tx.commit()?)
         })
         .await
     }
