@@ -18,6 +18,9 @@ use std::{collections::HashMap, time::Duration};
 /// A success of another key this long ago is still evidence that the target works, if it came after this
 /// key began to fail.
 pub const NEWS_AGE_MAX: Duration = Duration::from_secs(60);
+/// A call that began before this key began to fail may have been accepted before an outage, and return during
+/// it. It is evidence only if this many keys succeeded since this key began to fail.
+pub const SUCCEEDED_KEYS_MIN: usize = 3;
 /// From this many failing keys on it is the target that fails, …
 pub const FAILING_KEYS_MIN: usize = 3;
 /// … if they are at least this share of the keys called lately, in percent.
@@ -78,6 +81,8 @@ pub struct Facts {
     pub failing_keys: usize,
     /// Keys called lately, this one included.
     pub called_keys: usize,
+    /// Other keys that succeeded since this key began to fail.
+    pub succeeded_keys: usize,
     /// The time since the last call of another key; since the evidence began if there was none.
     pub alone_for: Duration,
     /// The time that this key has been failing.
@@ -86,10 +91,10 @@ pub struct Facts {
     pub failures: u32,
 }
 
-/// The result of the last call of another key, and the time since.
+/// The result of the last call of another key, and of a success the times since the call began and ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    Good(Duration),
+    Good { began: Duration, ended: Duration },
     Bad,
 }
 
@@ -100,7 +105,7 @@ pub enum News {
 /// | unreachable | any | target |
 /// | other | this key has failed for 24 hours, and another key succeeded lately | overdue |
 /// | other | at least max(3, 10 %) of the keys called in the last minute fail | target |
-/// | other | another key succeeded since this key's previous attempt began; or in the last minute, after this key began to fail | message |
+/// | other | another key succeeded since this key's previous attempt began; or in the last minute, after this key began to fail. Its call began after that too, or three keys succeeded since | message |
 /// | unclear | no other key was called for 10 minutes | message |
 /// | other | anything else | target |
 pub fn judge(failure: FailureKind, facts: &Facts) -> Fault {
@@ -108,7 +113,9 @@ pub fn judge(failure: FailureKind, facts: &Facts) -> Fault {
         return Fault::Target;
     }
     let good_news = match facts.others {
-        Some(News::Good(ago)) => {
+        Some(News::Good { began, ended }) => {
+            let many = facts.succeeded_keys >= SUCCEEDED_KEYS_MIN;
+            let ago = if many { ended } else { began };
             ago <= facts.previous_attempt || ago <= NEWS_AGE_MAX.min(facts.failing_for)
         }
         Some(News::Bad) | None => false,
@@ -151,7 +158,23 @@ pub struct Evidence {
 #[derive(Clone, Copy, Debug)]
 struct KeyRecord {
     called_ns: u64,
-    failing: Option<Failing>,
+    result: KeyResult,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum KeyResult {
+    Succeeded,
+    Rejected,
+    Failing(Failing),
+}
+
+impl KeyRecord {
+    fn failing(&self) -> Option<Failing> {
+        match self.result {
+            KeyResult::Failing(failing) => Some(failing),
+            KeyResult::Succeeded | KeyResult::Rejected => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +188,7 @@ struct Failing {
 #[derive(Clone, Copy, Debug)]
 struct EndedCall {
     key: u64,
+    began_ns: u64,
     at_ns: u64,
     good: bool,
 }
@@ -200,88 +224,94 @@ impl Evidence {
         msg_key.bytes().fold(OFFSET, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(PRIME))
     }
 
-    /// The message of a call of this key was accepted.
-    pub fn succeeded(&mut self, key: u64, now_ns: u64) {
-        self.news.push(EndedCall { key, at_ns: now_ns, good: true });
-        self.answered(key, now_ns);
+    /// The message of a call of this key that began at `began_ns` was accepted.
+    pub fn succeeded(&mut self, key: u64, began_ns: u64, now_ns: u64) {
+        self.news.push(EndedCall { key, began_ns, at_ns: now_ns, good: true });
+        self.answered(key, KeyResult::Succeeded, now_ns);
     }
 
     /// The message of a call of this key was refused. That is no evidence that the target works: one that is
     /// half deployed refuses some messages and fails with others.
     pub fn rejected(&mut self, key: u64, now_ns: u64) {
-        self.answered(key, now_ns);
+        self.answered(key, KeyResult::Rejected, now_ns);
     }
 
-    fn answered(&mut self, key: u64, now_ns: u64) {
-        self.calls.push(EndedCall { key, at_ns: now_ns, good: true });
+    fn answered(&mut self, key: u64, result: KeyResult, now_ns: u64) {
+        self.calls.push(EndedCall { key, began_ns: now_ns, at_ns: now_ns, good: true });
         self.make_room(key, now_ns);
-        self.keys.insert(key, KeyRecord { called_ns: now_ns, failing: None });
+        self.keys.insert(key, KeyRecord { called_ns: now_ns, result });
     }
 
     /// A call of this key that began at `began_ns` failed; what is known about it.
     pub fn failed(&mut self, key: u64, began_ns: u64, now_ns: u64) -> Facts {
         let (news, called) = (self.news.other_than(key), self.calls.other_than(key));
-        let before = self.keys.get(&key).and_then(|record| record.failing);
-        let ended = EndedCall { key, at_ns: now_ns, good: false };
+        let before = self.keys.get(&key).and_then(KeyRecord::failing);
+        let ended = EndedCall { key, began_ns, at_ns: now_ns, good: false };
         self.calls.push(ended);
         if before.is_none() {
             // That a failing key fails once more says nothing new about the target.
             self.news.push(ended);
         }
-        let failing = Failing {
-            since_ns: before.map_or(began_ns, |failing| failing.since_ns),
-            attempt_ns: began_ns,
-            failures: before.map_or(0, |failing| failing.failures).saturating_add(1),
-        };
-        self.make_room(key, now_ns);
-        self.keys.insert(key, KeyRecord { called_ns: now_ns, failing: Some(failing) });
+        let failing = self.fail(key, began_ns, now_ns);
         let ago = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
         let lately = self.keys.values().filter(|record| ago(record.called_ns) <= LATELY);
-        let (mut failing_keys, mut called_keys) = (0, 0);
+        let (mut failing_keys, mut called_keys, mut succeeded_keys) = (0, 0, 0);
         for record in lately {
             called_keys += 1;
-            failing_keys += usize::from(record.failing.is_some());
+            match record.result {
+                KeyResult::Failing(_) => failing_keys += 1,
+                KeyResult::Succeeded if record.called_ns >= failing.since_ns => succeeded_keys += 1,
+                KeyResult::Succeeded | KeyResult::Rejected => {}
+            }
         }
         Facts {
-            others: news.map(|ended| match ended.good {
-                true => News::Good(ago(ended.at_ns)),
+            others: news.map(|call| match call.good {
+                true => News::Good { began: ago(call.began_ns), ended: ago(call.at_ns) },
                 false => News::Bad,
             }),
             previous_attempt: ago(before.map_or(began_ns, |failing| failing.attempt_ns)),
             failing_keys,
             called_keys,
+            succeeded_keys,
             alone_for: ago(called.map_or(self.began_ns, |ended| ended.at_ns)),
             failing_for: ago(failing.since_ns),
             failures: failing.failures,
         }
     }
 
+    /// Records one more failure of a key.
+    fn fail(&mut self, key: u64, began_ns: u64, now_ns: u64) -> Failing {
+        let before = self.keys.get(&key).and_then(KeyRecord::failing);
+        let failing = Failing {
+            since_ns: before.map_or(began_ns, |failing| failing.since_ns),
+            attempt_ns: began_ns,
+            failures: before.map_or(0, |failing| failing.failures).saturating_add(1),
+        };
+        self.make_room(key, now_ns);
+        let result = KeyResult::Failing(failing);
+        self.keys.insert(key, KeyRecord { called_ns: now_ns, result });
+        failing
+    }
+
     /// A call of several keys that began at `began_ns` failed as a whole: each of them may be the reason.
     pub fn failed_together(&mut self, keys: &[u64], began_ns: u64, now_ns: u64) {
         for key in keys {
-            let before = self.keys.get(key).and_then(|record| record.failing);
-            let failing = Failing {
-                since_ns: before.map_or(began_ns, |failing| failing.since_ns),
-                attempt_ns: began_ns,
-                failures: before.map_or(0, |failing| failing.failures).saturating_add(1),
-            };
-            self.make_room(*key, now_ns);
-            self.keys.insert(*key, KeyRecord { called_ns: now_ns, failing: Some(failing) });
+            self.fail(*key, began_ns, now_ns);
         }
     }
 
     /// Returns the chance of the next call of this key, judged by its last one.
     pub fn outlook(&self, key: u64) -> Outlook {
         match self.keys.get(&key) {
-            Some(KeyRecord { failing: None, .. }) => Outlook::Good,
             None => Outlook::Unknown,
-            Some(KeyRecord { failing: Some(_), .. }) => Outlook::Bad,
+            Some(record) if record.failing().is_some() => Outlook::Bad,
+            Some(_) => Outlook::Good,
         }
     }
 
     /// Returns true if the last call of this key failed.
     pub fn is_failing(&self, key: u64) -> bool {
-        self.keys.get(&key).is_some_and(|record| record.failing.is_some())
+        self.keys.get(&key).is_some_and(|record| record.failing().is_some())
     }
 
     /// Forgets keys so that `key` fits in: old ones, then some that do not fail, then any.
@@ -290,8 +320,8 @@ impl Evidence {
             return;
         }
         let lately_ns = now_ns.saturating_sub(u64::try_from(LATELY.as_nanos()).unwrap_or(u64::MAX));
-        self.keys.retain(|_, record| record.called_ns >= lately_ns || record.failing.is_some());
-        self.halve(|record| record.failing.is_none());
+        self.keys.retain(|_, record| record.called_ns >= lately_ns || record.failing().is_some());
+        self.halve(|record| record.failing().is_none());
         self.halve(|_| true);
     }
 

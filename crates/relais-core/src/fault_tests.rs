@@ -6,12 +6,18 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
+/// A short call of another key that succeeded.
+fn good(ago: Duration) -> News {
+    News::Good { began: ago, ended: ago }
+}
+
 fn facts() -> Facts {
     Facts {
-        others: Some(News::Good(Duration::ZERO)),
+        others: Some(good(Duration::ZERO)),
         previous_attempt: Duration::ZERO,
         failing_keys: 1,
         called_keys: 1,
+        succeeded_keys: 1,
         alone_for: Duration::ZERO,
         failing_for: Duration::ZERO,
         failures: 1,
@@ -22,7 +28,9 @@ fn facts() -> Facts {
 fn every_line_of_the_table_decides() {
     use FailureKind::{Busy, Unclear, Unreachable};
     let minute = Duration::from_secs(60);
-    let long_ago = News::Good(minute * 2);
+    let long_ago = good(minute * 2);
+    // Began before this key began to fail, and ended after that.
+    let slow = News::Good { began: minute * 2, ended: minute / 2 };
     let table = [
         ("unreachable", Unreachable, facts(), Fault::Target),
         ("others succeed", Unclear, facts(), Fault::Message),
@@ -37,19 +45,31 @@ fn every_line_of_the_table_decides() {
         (
             "before it began to fail",
             Unclear,
-            Facts { others: Some(News::Good(minute / 2)), failing_for: minute / 3, ..facts() },
+            Facts { others: Some(good(minute / 2)), failing_for: minute / 3, ..facts() },
             Fault::Target,
         ),
         (
             "after it began to fail",
             Busy,
-            Facts { others: Some(News::Good(minute / 2)), failing_for: minute, ..facts() },
+            Facts { others: Some(good(minute / 2)), failing_for: minute, ..facts() },
             Fault::Message,
         ),
         (
             "since the previous attempt",
             Busy,
             Facts { others: Some(long_ago), previous_attempt: minute * 3, ..facts() },
+            Fault::Message,
+        ),
+        (
+            "slow calls of two keys",
+            Busy,
+            Facts { others: Some(slow), succeeded_keys: 2, failing_for: minute, ..facts() },
+            Fault::Target,
+        ),
+        (
+            "slow calls of three keys",
+            Busy,
+            Facts { others: Some(slow), succeeded_keys: 3, failing_for: minute, ..facts() },
             Fault::Message,
         ),
         (
@@ -109,7 +129,7 @@ impl Scene {
     }
 
     fn accepts(&mut self, keys: std::ops::Range<u64>) {
-        keys.for_each(|key| self.evidence.succeeded(key, self.now_ns));
+        keys.for_each(|key| self.evidence.succeeded(key, self.now_ns, self.now_ns));
     }
 
     fn fails(&mut self, key: u64, failure: FailureKind) -> Fault {
@@ -172,6 +192,41 @@ fn a_success_before_an_outage_does_not_count_against_the_only_message_in_it() {
     for _ in 0..20 {
         scene.pass(1);
         assert_eq!(scene.fails(0, FailureKind::Busy), Fault::Target);
+    }
+}
+
+/// Calls that the target accepted before an outage return while the only new message fails.
+#[test]
+fn two_slow_calls_that_succeed_in_an_outage_count_against_no_message() {
+    let mut scene = Scene::new();
+    let began_ns = scene.now_ns;
+    scene.pass(1);
+    for key in 1..3 {
+        assert_eq!(scene.fails(0, FailureKind::Busy), Fault::Target);
+        scene.pass(1);
+        scene.evidence.succeeded(key, began_ns, scene.now_ns);
+    }
+    for _ in 0..20 {
+        assert_eq!(scene.fails(0, FailureKind::Busy), Fault::Target);
+        scene.pass(1);
+    }
+    scene.accepts(3..4);
+    assert_eq!(scene.fails(0, FailureKind::Busy), Fault::Message);
+}
+
+/// The last message of many is the poison one: the calls of the others began before its own.
+#[test]
+fn a_poison_key_that_is_sent_last_counts_by_the_calls_that_return_after_it() {
+    let mut scene = Scene::new();
+    let began_ns = scene.now_ns;
+    scene.pass(1);
+    assert_eq!(scene.fails(0, FailureKind::Busy), Fault::Target);
+    for key in 1..10 {
+        scene.evidence.succeeded(key, began_ns, scene.now_ns);
+    }
+    for _ in 0..5 {
+        scene.pass(1);
+        assert_eq!(scene.fails(0, FailureKind::Busy), Fault::Message);
     }
 }
 
@@ -241,7 +296,7 @@ proptest! {
         let mut evidence = Evidence::new(0);
         for (at, (key, good)) in keys.into_iter().enumerate() {
             if good {
-                evidence.succeeded(key, at as u64);
+                evidence.succeeded(key, at as u64, at as u64);
                 prop_assert!(!evidence.is_failing(key));
             } else {
                 let facts = evidence.failed(key, at as u64, at as u64);

@@ -289,7 +289,7 @@ impl LimitsState {
         let facts = self.evidence.failed(first, began_ns, now_ns);
         self.evidence.failed_together(keys.get(1..).unwrap_or_default(), began_ns, now_ns);
         self.failed(first, was_failing, delivery, now_ns);
-        let works = matches!(facts.others, Some(News::Good(_)));
+        let works = matches!(facts.others, Some(News::Good { .. }));
         let halve = works || facts.failures % HALVED_EVERY == 1;
         let judgement = Judgement { fault: Fault::Target, failures: facts.failures };
         CallAssessment { judgements: vec![judgement; keys.len()], halve }
@@ -328,7 +328,7 @@ impl LimitsState {
     ) -> Judgement {
         match delivery {
             Delivery::Accepted => {
-                self.evidence.succeeded(key, now_ns);
+                self.evidence.succeeded(key, began_ns, now_ns);
                 self.breaker.accepted(key, now_ns);
                 self.concurrency.accepted(now_ns);
                 Judgement::MESSAGE
