@@ -8,6 +8,8 @@
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod hydrate;
 mod migration;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod release;
 #[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
 mod sqlx_function;
 mod transaction;

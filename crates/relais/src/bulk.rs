@@ -15,6 +15,7 @@ mod suspects;
 mod sweep;
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -53,6 +54,8 @@ use crate::{
 
 /// The rest after a job could not be planned: the job of another worker is open, or a lane was lost.
 const PLAN_PAUSE: Duration = Duration::from_millis(250);
+/// Most reads for one job. Each brings rows of other keys: a job has one row of each key.
+const PLAN_READS_MAX: usize = 8;
 /// The minimum time between two counts of waiting rows, which choose between a job and single calls.
 const COUNT_EVERY: Duration = Duration::from_millis(100);
 
@@ -182,7 +185,8 @@ impl BulkRelay {
             return Ok(());
         }
         let limit = self.settings.threshold.clamp(1, JOB_ROWS_MAX as usize);
-        self.many = self.fetch(limit).await?.is_some_and(|(_, rows)| rows.len() >= limit);
+        self.many =
+            self.fetch(limit, Vec::new()).await?.is_some_and(|(_, rows)| rows.len() >= limit);
         self.count_at = Instant::now() + COUNT_EVERY;
         Ok(())
     }
@@ -200,11 +204,14 @@ impl BulkRelay {
         }
         let max = self.caller.rows_max();
         let limit = self.halving.rows(max);
-        let Some((lanes, rows)) = self.fetch(limit).await? else { return Ok(rest(REST_MAX)) };
+        let Some((lanes, mut rows)) = self.fetch(limit, Vec::new()).await? else {
+            return Ok(rest(REST_MAX));
+        };
         if let Some(wait) = self.linger(rows.len(), limit) {
             self.plan_at = Instant::now() + wait;
             return Ok(rest(wait));
         }
+        self.fill(&lanes, &mut rows, limit).await?;
         let losses = rows.iter().map(|row| (row.id, row.lost_workers));
         let chosen = self.suspects.choose(choose(&rows, &lanes, limit), losses, max);
         let chosen = self.halving.choose(chosen, max);
@@ -236,10 +243,30 @@ impl BulkRelay {
         JobFence { job: taken.job.id, worker: self.worker.clone(), epoch: taken.job.epoch }
     }
 
-    /// Reads rows of the owned lanes without their payloads, and holds none.
+    /// Reads more rows while those at hand have fewer keys than a job may have rows.
+    async fn fill(
+        &mut self,
+        lanes: &[OwnedLane],
+        rows: &mut Vec<OutboxRow>,
+        limit: usize,
+    ) -> Result<(), StoreError> {
+        for read in 1..PLAN_READS_MAX {
+            if rows.len() < read * limit || choose(rows, lanes, limit).len() >= limit {
+                return Ok(());
+            }
+            let keys: HashSet<&String> = rows.iter().map(|row| &row.msg_key).collect();
+            let keys = keys.into_iter().cloned().collect();
+            let Some((_, more)) = self.fetch(limit, keys).await? else { return Ok(()) };
+            rows.extend(more);
+        }
+        Ok(())
+    }
+
+    /// Reads rows of the owned lanes without their payloads, except those of some keys, and holds none.
     async fn fetch(
         &mut self,
         limit: usize,
+        skip_keys: Vec<String>,
     ) -> Result<Option<(Vec<OwnedLane>, Vec<OutboxRow>)>, StoreError> {
         let keeper = self.reader().keeper();
         let lanes = keeper.usable();
@@ -248,7 +275,7 @@ impl BulkRelay {
         }
         let scope = keeper.fence().scope.clone();
         let payloads = Payloads::Omitted;
-        let fetch = Fetch { payloads, ..Fetch::new(scope, lanes.clone(), limit) };
+        let fetch = Fetch { payloads, skip_keys, ..Fetch::new(scope, lanes.clone(), limit) };
         Ok(Some((lanes, self.store.fetch_outbox(fetch).await?)))
     }
 

@@ -23,6 +23,7 @@ use super::{
     fence::{LaneProof, Value, settled},
     outbox, row,
 };
+use crate::release::RELEASED_FROM_JOB;
 
 pub(super) async fn lease(
     client: &mut Client<'_>,
@@ -234,7 +235,7 @@ impl Statements {
         outbox::bury(transaction, &self.bury, &failed, &fence.worker).await?;
         let mut keys: Vec<String> = dispatched.get(1);
         keys.extend(failed.iter().map(|row| row.get::<_, String>(2)));
-        outbox::release(transaction, destination, &keys).await?;
+        outbox::release(transaction, destination, &keys, RELEASED_FROM_JOB).await?;
         let ended = transaction.execute(&self.finish, &[&fence.job, &job_id]).await?;
         if ended > 0 || freed > 0 {
             transaction.execute(&self.announce, &[&fence.job]).await?;

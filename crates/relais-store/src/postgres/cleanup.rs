@@ -21,6 +21,7 @@ use super::{
     error::Failure,
     row::{self, Micros},
 };
+use crate::release::RELEASED_ROWS;
 
 /// Rows read for each row that may be removed.
 const LOOK_FACTOR: i64 = 4;
@@ -94,7 +95,7 @@ async fn sweep(client: &Client<'_>, places: &Places) -> Result<(), Failure> {
     let (destinations, keys): (Vec<String>, Vec<String>) = (row.get(2), row.get(3));
     for destination in &destinations {
         let release = client.prepare_cached(sql!("release_waiting")).await?;
-        client.execute(&release, &[destination, &keys]).await?;
+        client.execute(&release, &[destination, &keys, &RELEASED_ROWS]).await?;
     }
     let outbox = client.prepare_cached(sql!("sweep_outbox")).await?;
     let from = places.swept.load(Ordering::Relaxed);

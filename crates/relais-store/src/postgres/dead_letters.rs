@@ -31,6 +31,7 @@ use super::{
     outbox, process, repair, row,
     session::Client,
 };
+use crate::release::RELEASED_ROWS;
 
 #[async_trait]
 impl DeadLetterStore for PostgresStore {
@@ -212,7 +213,7 @@ impl ResolvedLetter {
         }
         if self.origin == Origin::Outbox {
             let keys = std::slice::from_ref(&self.msg_key);
-            outbox::release(transaction, &self.destination, keys).await?;
+            outbox::release(transaction, &self.destination, keys, RELEASED_ROWS).await?;
         }
         Ok(())
     }
@@ -312,7 +313,7 @@ pub(super) async fn fail_pending_in(
     }
     let bury = transaction.prepare_cached(sql!("bury_outbox")).await?;
     outbox::bury(transaction, &bury, &failed, by.0).await?;
-    outbox::release(transaction, failed[0].get(4), &[failed[0].get(2)]).await?;
+    outbox::release(transaction, failed[0].get(4), &[failed[0].get(2)], RELEASED_ROWS).await?;
     // A job ends with its last row.
     if let Some(job_id) = failed[0].get::<_, Option<String>>(3)
         && let Ok(job) = Uuid::try_parse(&job_id)

@@ -20,6 +20,7 @@ use super::{
     },
     row,
 };
+use crate::release::RELEASED_ROWS;
 
 /// Writes messages in a transaction of their own.
 pub(super) async fn write(
@@ -230,15 +231,16 @@ async fn pass(
     Ok(client.execute(&statement, &values).await? == blocked.len() as u64)
 }
 
-/// Makes the next rows behind waiting rows of these keys due, after those rows were settled.
+/// Makes the next rows behind waiting rows of these keys due, at most `rows` of each, after those rows were settled.
 pub(super) async fn release(
     transaction: &Transaction<'_>,
     destination: &str,
     keys: &[String],
+    rows: i64,
 ) -> Result<(), Failure> {
     if !keys.is_empty() {
         let statement = transaction.prepare_cached(sql!("release_waiting")).await?;
-        transaction.execute(&statement, &[&destination, &keys]).await?;
+        transaction.execute(&statement, &[&destination, &keys, &rows]).await?;
     }
     Ok(())
 }
@@ -291,7 +293,7 @@ async fn settle_batch(
         if !keys.is_empty() {
             // An operator failed one of the rows and sent it again meanwhile.
             let release = client.prepare_cached(sql!("release_waiting")).await?;
-            client.execute(&release, &[&destination, &keys]).await?;
+            client.execute(&release, &[&destination, &keys, &RELEASED_ROWS]).await?;
         }
         return Ok(settled(asked, row::amount(row.get(0))));
     }
@@ -309,7 +311,7 @@ async fn settle_batch(
     bury(&transaction, &bury_all, &failed, &fence.worker).await?;
     let mut keys: Vec<String> = dispatched.get(1);
     keys.extend(failed.iter().map(|row| row.get::<_, String>(2)));
-    release(&transaction, destination, &keys).await?;
+    release(&transaction, destination, &keys, RELEASED_ROWS).await?;
     if is_adopted {
         let ids: Vec<i64> = settlements.iter().map(|row| row.id).collect();
         adopt::write_back(&mut transaction, &adopted.all(), Some(destination), &ids).await?;

@@ -25,6 +25,7 @@ use super::{
     waiting::{self, LeftKeys},
     writer::Ending,
 };
+use crate::release::RELEASED_FROM_JOB;
 
 /// Without a job nothing has changed, not even the rows that were the worker's.
 pub(super) fn lease(
@@ -151,7 +152,7 @@ pub(super) fn settle(
         due_again |= *fate == OutboxFate::Untouched && reached > 0;
         tally(&mut settled, reached);
     }
-    left.release(tx)?;
+    left.release(tx, RELEASED_FROM_JOB)?;
     let ended =
         !rows.is_empty() && change(tx, include_str!("sql/finish_bulk.sql"), [&job_id])? == 1;
     if ended || due_again {

@@ -26,6 +26,7 @@ use super::{
     row::{change, first},
     waiting::{self, LeftKeys},
 };
+use crate::release::RELEASED_ROWS;
 
 #[async_trait]
 impl DeadLetterStore for SqliteStore {
@@ -128,7 +129,9 @@ fn free_key(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
         (Origin::parse(&c.string(0)), c.string(1), c.string(2))
     })?;
     match freed {
-        Some((Some(Origin::Outbox), destination, key)) => waiting::release(tx, &destination, &key),
+        Some((Some(Origin::Outbox), destination, key)) => {
+            waiting::release(tx, &destination, &key, RELEASED_ROWS)
+        }
         _ => Ok(()),
     }
 }
@@ -216,7 +219,7 @@ fn fail_pending(
     bury(tx, include_str!("sql/bury_outbox.sql"), id, by.0, park)?;
     let mut left = LeftKeys::default();
     left.leave(tx, id)?;
-    left.release(tx)?;
+    left.release(tx, RELEASED_ROWS)?;
     // A job ends with its last row.
     if let Some(job_id) = &row.job_id
         && change(tx, include_str!("sql/finish_bulk.sql"), [job_id])? == 1

@@ -17,6 +17,7 @@ use super::{
     row::{change, first, millis},
     waiting::{LeftKeys, back_off},
 };
+use crate::release::RELEASED_ROWS;
 
 /// Settles the rows whose lane is still ours. A row left untouched counts as neither.
 pub(super) fn settle(
@@ -60,7 +61,7 @@ pub(super) fn settle(
         }
         tally(&mut settled, reached);
     }
-    left.release(tx)?;
+    left.release(tx, RELEASED_ROWS)?;
     crate::fail_point!("settle_outbox.before_commit");
     Ok(settled)
 }

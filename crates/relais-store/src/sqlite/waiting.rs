@@ -12,9 +12,7 @@ use relais_core::store::StoreError;
 use rusqlite::Transaction;
 
 use super::row::{all, change, first};
-
-/// The number of rows of a key that become due at once; the next ones follow when these are settled.
-const RELEASED_ROWS: i64 = 200;
+use crate::release::RELEASED_ROWS;
 
 /// The number of rows of each table that one sweep reads.
 const SWEPT_ROWS: i64 = 1_000;
@@ -31,19 +29,20 @@ impl LeftKeys {
         Ok(())
     }
 
-    /// Makes the next rows of these keys due.
-    pub(super) fn release(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
-        self.0.iter().try_for_each(|(destination, key)| release(tx, destination, key))
+    /// Makes the next rows of these keys due, at most `rows` of each.
+    pub(super) fn release(&self, tx: &Transaction<'_>, rows: i64) -> Result<(), StoreError> {
+        self.0.iter().try_for_each(|(destination, key)| release(tx, destination, key, rows))
     }
 }
 
-/// Makes the next rows of a key due, if nothing is in their way.
+/// Makes the next rows of a key due, at most `rows`, if nothing is in their way.
 pub(super) fn release(
     tx: &Transaction<'_>,
     destination: &str,
     key: &str,
+    rows: i64,
 ) -> Result<(), StoreError> {
-    let params = (destination, key, RELEASED_ROWS);
+    let params = (destination, key, rows);
     change(tx, include_str!("sql/release_waiting.sql"), params).map(drop)
 }
 
@@ -81,7 +80,7 @@ impl SweepPlace {
             let mut left = keys(include_str!("sql/sweep_waiting.sql"))?;
             change(tx, include_str!("sql/sweep_times.sql"), range)?;
             left.extend(keys(include_str!("sql/sweep_keys.sql"))?);
-            LeftKeys(left.into_iter().collect()).release(tx)?;
+            LeftKeys(left.into_iter().collect()).release(tx, RELEASED_ROWS)?;
         }
         // Behind the last row it begins again.
         *self.place() = (outbox_end.unwrap_or(0), waiting_end.unwrap_or(0));

@@ -106,6 +106,23 @@ async fn a_job_costs_few_calls() {
 }
 
 #[tokio::test]
+async fn long_backlogs_of_few_keys_still_fill_their_jobs() {
+    let bench = Bench::new().await;
+    let remote = RemoteTarget::new().rows_max(3);
+    let names = |key: &'static str| (1..=40).map(move |n| (key, format!("{key}{n}")));
+    let rows: Vec<_> = ["a", "b", "c"].into_iter().flat_map(names).collect();
+    let rows: Vec<_> = rows.iter().map(|(key, name)| (*key, name.as_str())).collect();
+    bench.enqueue(&rows).await;
+    drain_bulk(&bench, &mut bulk(&bench, "w", &remote, settings()).await).await;
+    assert_eq!(remote.jobs(), 40, "each has a row of each key");
+    for key in ["a", "b", "c"] {
+        let applied = remote.applied().into_iter().filter(|name| name.starts_with(key));
+        let written = rows.iter().filter(|(of, _)| *of == key).map(|(_, name)| *name);
+        assert!(applied.eq(written));
+    }
+}
+
+#[tokio::test]
 async fn a_job_takes_no_more_rows_than_its_target() {
     let bench = Bench::new().await;
     let remote = RemoteTarget::new().rows_max(2);

@@ -1,4 +1,4 @@
--- The next rows behind something that is no longer in their way become due, at most 200 of each key. A statement
+-- The next rows behind something that is no longer in their way become due, at most $3 of each key. A statement
 -- of its own after the change, so that it sees rows that were passed meanwhile. A fetch checks again what is in
 -- their way, so a release is never wrong.
 UPDATE relais_waiting AS w SET due_at = clock_timestamp()
@@ -11,7 +11,7 @@ FROM (SELECT next.id
             AND hashtextextended(e.msg_key, 0) = hashtextextended(k.msg_key COLLATE "C", 0)
             AND e.msg_key = k.msg_key
           ORDER BY e.id + 0
-          LIMIT 200) AS next
+          LIMIT $3) AS next
       WHERE next.due_at IS NULL AND next.job_id IS NULL
         AND (SELECT p.key_hash
              FROM relais_parked_key AS p
