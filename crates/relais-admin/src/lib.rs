@@ -4,7 +4,7 @@
 //! Invariant: rows change only by a decision of the engine's operator or dead-letter service, which records
 //! a named actor and a reason. On an address other than loopback a token is required.
 //!
-//! - this file: the parts and the router; `serve`: the listener; `mount`: nesting in another router
+//! - this file: the parts and the router; `serve`: the listener, which answers probes first; `mount`: nesting in another router
 //! - `routes`: the table of API routes with their roles; `openapi`: the OpenAPI document
 //! - `access`: authentication by [`AdminToken`] or `session`; `login`: log-in and log-out; `headers`: security
 //!   headers of every response
@@ -55,10 +55,7 @@ use relais_core::{
     store::{StoreDriver, StoreError},
 };
 use serde::Serialize;
-use tokio::{
-    net::TcpListener,
-    sync::{Semaphore, SemaphorePermit},
-};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::{
     api::live::STREAMS_MAX,
@@ -69,6 +66,7 @@ pub use self::{
     health::{DestinationInfo, ServerFacts},
     mount::router,
     role::Role,
+    serve::AdminListener,
     session::SessionKey,
     token::{AdminToken, SHARED_NAME},
 };
@@ -200,23 +198,8 @@ pub async fn bind_with(
     listen: SocketAddr,
     tls: Option<Tls>,
 ) -> io::Result<(SocketAddr, impl Future<Output = io::Result<()>> + Send)> {
-    if !listen.ip().is_loopback() && parts.tokens.is_empty() {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "cannot listen on an address other than loopback without a token; set `admin.token` or \
-             `[[admin.tokens]]`",
-        ));
-    }
-    let listener = TcpListener::bind(listen).await?;
-    let address = listener.local_addr()?;
-    let admin = Admin::new(parts);
-    let router = admin.router();
-    Ok((address, async move {
-        tokio::select! {
-            () = serve::serve(listener, router, tls) => Ok(()),
-            never = Sampler::run(admin) => match never {},
-        }
-    }))
+    let listener = AdminListener::bind(listen, tls, &parts.tokens).await?;
+    Ok((listener.address(), listener.serve(parts)))
 }
 
 impl std::fmt::Debug for AdminParts {

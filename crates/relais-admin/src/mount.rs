@@ -13,11 +13,10 @@ use axum::{
 };
 use relais::{App, DestinationSettings, OnDeadLetter, Outline};
 use relais_core::control::ControlKind;
-use tokio::task::AbortHandle;
 
 use crate::{
     Admin, AdminParts, AdminToken, Configuration, DestinationInfo, DestinationLimits, ServerFacts,
-    SessionKey, SourceInfo, problem::ApiProblem, sample::Sampler,
+    SessionKey, SourceInfo, problem::ApiProblem, sample::Sampler, serve::OwnedTask,
 };
 
 /// The address of peers that the server does not name. All of them share the limits by address.
@@ -41,16 +40,8 @@ pub fn router(parts: AdminParts) -> Router {
     let admin = Admin::new(parts);
     let sampling = tokio::spawn(Sampler::run(admin.clone())).abort_handle();
     let known = from_fn_with_state(admin.clone(), know_peer);
-    admin.router().layer(known).layer(Extension(std::sync::Arc::new(SamplingTask(sampling))))
-}
-
-/// The background task of a router; it ends with the router.
-struct SamplingTask(AbortHandle);
-
-impl Drop for SamplingTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    // The background task ends with the router.
+    admin.router().layer(known).layer(Extension(std::sync::Arc::new(OwnedTask(sampling))))
 }
 
 /// Refuses callers of other machines while no tokens are configured, because such callers would be admins.

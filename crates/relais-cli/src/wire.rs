@@ -21,7 +21,7 @@ mod servicebus;
 use std::{fmt, net::SocketAddr, path::Path, sync::Arc};
 
 pub(crate) use self::{
-    admin::{AdminServer, admin, admin_certificate, declared},
+    admin::{AdminServer, admin, admin_certificate, declared, listen},
     connect::{ConnectionCheck, connect},
     dead_letters::dead_letters,
 };

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use support::{Site, assert_said, postgres::PostgresSchema};
+use support::{Site, assert_said, get, postgres::PostgresSchema};
 
 /// An address without a listener; the listener's port is not given out again soon.
 fn nowhere() -> SocketAddr {
@@ -24,7 +24,11 @@ fn nowhere() -> SocketAddr {
 }
 
 fn settings(url: &str, wait: &str) -> String {
-    format!("[store]\nurl = \"{url}\"\nwait = \"{wait}\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n")
+    settings_at(url, wait, SocketAddr::from(([127, 0, 0, 1], 0)))
+}
+
+fn settings_at(url: &str, wait: &str, admin: SocketAddr) -> String {
+    format!("[store]\nurl = \"{url}\"\nwait = \"{wait}\"\n\n[admin]\nlisten = \"{admin}\"\n")
 }
 
 #[test]
@@ -64,13 +68,43 @@ fn a_database_that_comes_later_is_waited_for() {
     let host = host.rsplit('@').next().unwrap();
     let server = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
     let server = server.to_socket_addrs().unwrap().next().unwrap();
-    let place = nowhere();
-    let site = Site::with(&settings(&schema.url.replacen(host, &place.to_string(), 1), "60s"));
+    let (place, admin) = (nowhere(), nowhere());
+    let url = schema.url.replacen(host, &place.to_string(), 1);
+    let site = Site::with(&settings_at(&url, "60s", admin));
     let command = site.command(&["run", "--log", "json"]);
     let mut running = support::Running::start(command, "waiting for the database");
+    assert_waits(admin, place);
     forward(TcpListener::bind(place).unwrap(), server);
     running.wait_for("\"message\":\"running\"");
+    while get(admin, "/readyz").0 != 200 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(get(admin, "/api/v1/overview").0, 200, "everything is served");
     running.stop();
+}
+
+/// A liveness probe must not end a process that only waits, and a readiness probe shows what it waits for.
+#[test]
+fn probes_are_answered_while_there_is_no_database() {
+    let (place, admin) = (nowhere(), nowhere());
+    let site = Site::with(&settings_at(&format!("postgres://r:CANARY@{place}/app"), "1d", admin));
+    let command = site.command(&["run"]);
+    let running = support::Running::start(command, "waiting for the database");
+    assert_waits(admin, place);
+    assert_said(&site.relais(&["health"]), 0, &["alive"]);
+    assert_said(&site.relais(&["health", "--ready"]), 1, &[&place.to_string()]);
+    let (status, answer) = get(admin, "/api/v1/overview");
+    assert_eq!((status, answer.contains("STARTING")), (503, true), "{answer}");
+    let said = running.stop();
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
+fn assert_waits(admin: SocketAddr, place: SocketAddr) {
+    assert_eq!(get(admin, "/healthz").0, 200, "it is alive");
+    let (status, answer) = get(admin, "/readyz");
+    let reason = format!("waiting for the database at {place}");
+    assert_eq!((status, answer.contains(&reason)), (503, true), "{answer}");
+    assert!(answer.contains("\"ready\":false") && !answer.contains("CANARY"), "{answer}");
 }
 
 /// Passes connections on, until the test program ends.

@@ -68,6 +68,18 @@ pub struct Health {
     pub notes: Vec<String>,
 }
 
+impl Health {
+    /// Returns the health of a process that waits for its database.
+    pub fn starting(reason: &str) -> Self {
+        Self {
+            ready: false,
+            reason: Some(reason.to_owned()),
+            checks: BTreeMap::from([("store", reason.to_owned())]),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// Returns the connection of a source by its name, where that is known.
 type ConnectionLookup<'a> = dyn Fn(&str) -> Option<bool> + 'a;
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use relais::{RunningApp, observe::ObserverSnapshot};
+use relais_admin::AdminListener;
 use relais_core::{
     control::Control,
     store::{StoreDriver, StoreError},
@@ -20,7 +21,7 @@ use crate::{
     failure::{CommandError, Done},
     settings::{Settings, SourceOrigin, quantity::show_duration, scheme},
     telemetry::{Traces, start_log},
-    wire::{self, AdminServer, Database, WireError, WiredApp},
+    wire::{self, AdminServer, Database, WiredApp},
 };
 
 /// First pause between two attempts to reach the database.
@@ -41,7 +42,10 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
     }
     // Before any listener starts, so that no early signal is lost.
     let mut signals = Signals::new()?;
-    let Some(database) = until_ready(&settings, &mut signals).await? else { return Ok(()) };
+    // Before the database is there: a supervisor must not end a process that only waits.
+    let listener = wire::listen(&settings).await.map_err(CommandError::failed)?;
+    let ready = until_ready(&settings, listener.as_ref(), &mut signals).await?;
+    let Some(database) = ready else { return Ok(()) };
     let store = database.store();
     for orphan in process::undeclared(&settings, store.as_ref()).await? {
         warn!("{orphan}");
@@ -83,9 +87,10 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
             info!(source = source.name, "reading queue {}", rabbitmq.queue);
         }
     }
-    let admin = wire::admin(&settings, store.clone(), running.observer(), states, usage).await;
+    let observer = running.observer();
+    let admin = wire::admin(&settings, listener, store.clone(), observer, states, usage).await;
     let tls = settings.admin.as_ref().and_then(|admin| admin.tls_certificate.as_ref());
-    let admin = admin.map(|served| served.map(|served| (scheme(tls), served)));
+    let admin = admin.map(|served| (scheme(tls), served));
     let done = tokio::select! {
         done = work(admin, running, store, &mut signals) => done,
         never = supervisor::keep_alive() => match never {},
@@ -96,30 +101,25 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
 
 /// Serves until a signal or a failure, then stops all workers.
 async fn work(
-    admin: Result<Option<(&str, AdminServer)>, WireError>,
+    admin: Option<(&str, AdminServer)>,
     mut running: RunningApp,
     store: Arc<dyn StoreDriver>,
     signals: &mut Signals,
 ) -> Done {
-    let broken = match admin {
-        Err(error) => Some(error.to_string()),
-        Ok(admin) => {
-            let serve = admin.map(|(scheme, (address, serve))| {
-                info!("admin {scheme}://{address}");
-                serve
-            });
-            info!(version = env!("CARGO_PKG_VERSION"), "running");
-            supervisor::ready();
-            tokio::select! {
-                name = signals.next() => {
-                    info!("received {name}: finishing messages in flight; send it again to stop at once");
-                    None
-                }
-                reason = running.failed() => Some(reason),
-                ended = serve.unwrap_or_else(|| Box::pin(std::future::pending())) => {
-                    Some(format!("admin: {}", ended.err().map_or("ended".into(), |e| e.to_string())))
-                }
-            }
+    let serve = admin.map(|(scheme, (address, serve))| {
+        info!("admin {scheme}://{address}");
+        serve
+    });
+    info!(version = env!("CARGO_PKG_VERSION"), "running");
+    supervisor::ready();
+    let broken = tokio::select! {
+        name = signals.next() => {
+            info!("received {name}: finishing messages in flight; send it again to stop at once");
+            None
+        }
+        reason = running.failed() => Some(reason),
+        ended = serve.unwrap_or_else(|| Box::pin(std::future::pending())) => {
+            Some(format!("admin: {}", ended.err().map_or("ended".into(), |e| e.to_string())))
         }
     };
     supervisor::stopping();
@@ -131,12 +131,15 @@ async fn work(
 /// because in most deployments both start at the same time. Returns `None` after a signal.
 async fn until_ready(
     settings: &Settings,
+    listener: Option<&AdminListener>,
     signals: &mut Signals,
 ) -> Result<Option<Database>, CommandError> {
     let wait = settings.store.wait;
     let place = settings.store.url.place();
     let deadline = Instant::now().checked_add(wait);
     let mut pause = PAUSE_MIN;
+    let starting = |reason: &str| listener.into_iter().for_each(|at| at.set_starting(reason));
+    starting(&format!("connecting to the database at {place}"));
     loop {
         let error = match open(settings).await {
             Ok(database) => return Ok(Some(database)),
@@ -153,6 +156,7 @@ async fn until_ready(
             )));
         }
         warn!(database = place, "waiting for the database, at most {left:.0?} more: {error}");
+        starting(&format!("waiting for the database at {place}: {error}"));
         tokio::select! {
             () = tokio::time::sleep(pause.min(left)) => {}
             name = signals.next() => {

@@ -4,8 +4,8 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use relais::{http::Tls, observe::Observer, repair::DeclaredSource};
 use relais_admin::{
-    AdminParts, AdminToken, ApiUsage, AskSource, Configuration, DestinationLimits, ServerFacts,
-    SessionKey, SourceInfo,
+    AdminListener, AdminParts, AdminToken, ApiUsage, AskSource, Configuration, DestinationLimits,
+    ServerFacts, SessionKey, SourceInfo,
 };
 use relais_core::{BoxFuture, control::ControlKind, store::StoreDriver};
 use secrecy::ExposeSecret;
@@ -20,15 +20,29 @@ use crate::settings::{
 /// The address of the admin listener, and the future that serves it until dropped.
 pub(crate) type AdminServer = (SocketAddr, BoxFuture<'static, io::Result<()>>);
 
-/// Binds the admin listener if the configuration has `[admin]`.
+/// Binds the admin listener if the configuration has `[admin]`. It answers probes until [`admin`] serves the rest.
+pub(crate) async fn listen(settings: &Settings) -> Result<Option<AdminListener>, WireError> {
+    let Some(admin) = &settings.admin else { return Ok(None) };
+    let tls = admin_certificate(settings)?;
+    match AdminListener::bind(admin.listen, tls, &tokens(settings, admin)).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) => Err(wrong(format!(
+            "cannot listen on {}: {error}; change `admin.listen`, or stop the program that uses this address",
+            admin.listen
+        ))),
+    }
+}
+
+/// Returns the address and the future that serves the console, the API, health and metrics.
 pub(crate) async fn admin(
     settings: &Settings,
+    listener: Option<AdminListener>,
     store: Arc<dyn StoreDriver>,
     observer: Arc<Observer>,
     states: Vec<(String, AskSource)>,
     usage: Vec<(String, ApiUsage)>,
-) -> Result<Option<AdminServer>, WireError> {
-    let Some(admin) = &settings.admin else { return Ok(None) };
+) -> Option<AdminServer> {
+    let (admin, listener) = (settings.admin.as_ref()?, listener?);
     let parts = AdminParts {
         operator: operator(settings, Arc::clone(&store)),
         dead_letters: dead_letters(settings, Arc::clone(&store)),
@@ -50,14 +64,7 @@ pub(crate) async fn admin(
         states,
         usage,
     };
-    let tls = admin_certificate(settings)?;
-    match relais_admin::bind_with(parts, admin.listen, tls).await {
-        Ok((address, serve)) => Ok(Some((address, Box::pin(serve)))),
-        Err(error) => Err(wrong(format!(
-            "cannot listen on {}: {error}; change `admin.listen`, or stop the program that uses this address",
-            admin.listen
-        ))),
-    }
+    Some((listener.address(), Box::pin(listener.serve(parts))))
 }
 
 fn wrong(message: String) -> WireError {

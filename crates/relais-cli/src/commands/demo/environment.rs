@@ -143,8 +143,10 @@ impl DemoEnvironment {
     async fn serve_console(&self) -> Result<(), CommandError> {
         let (store, observer) = (Arc::clone(&self.store), Arc::clone(&self.observer));
         let usage = self.current_usage();
-        let served = wire::admin(&self.settings, store, observer, Vec::new(), usage).await;
-        if let Some((_, serve)) = served.map_err(CommandError::failed)? {
+        let listener = wire::listen(&self.settings).await.map_err(CommandError::failed)?;
+        let served =
+            wire::admin(&self.settings, listener, store, observer, Vec::new(), usage).await;
+        if let Some((_, serve)) = served {
             tokio::spawn(serve);
         }
         Ok(())
