@@ -40,7 +40,10 @@ export function list(context) {
 export async function show(context) {
   const row = await get(`/outbox/${encodeURIComponent(context.params[0])}`, { signal: context.signal });
   const fail = () => settle(context, decide({ title: "Fail this message", text: "Turns it into a dead letter, which can be retried or discarded. A worker that has it in flight may still deliver it once.", confirm: "Fail", danger: true, act: (who) => post(`/outbox/${row.id}/fail`, who) }), "The message is now a dead letter.");
+  const waits = row.status === "PENDING" && row.error_code && !row.job_id && row.next_attempt_at;
+  const send = () => settle(context, decide({ title: "Send this message now", text: "Ends its backoff. It keeps its attempts and its place in its key.", confirm: "Send now", act: (who) => post(`/outbox/${row.id}/retry`, who) }), "The message is due.");
   const actions = [
+    waits && may("operator") ? button("Send now", send, { picture: "retry" }) : null,
     row.status === "FAILED" && may("operator") ? retryButton(context, `/outbox/${row.id}/retry`) : null,
     row.status === "PENDING" && may("operator") ? button("Fail", fail, { kind: "quiet-danger", picture: "bad" }) : null,
   ].filter(Boolean);

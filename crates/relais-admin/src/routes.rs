@@ -264,7 +264,7 @@ fn outbox_rows() -> Vec<ApiRoute> {
             "/outbox/{id}/retry",
             Role::Operator,
             post(outbox::retry),
-            "Retries a failed outbox row",
+            "Retries a failed outbox row, or sends a pending one now that waits in backoff",
             ("Who", "Done"),
         ),
         ApiRoute::post(

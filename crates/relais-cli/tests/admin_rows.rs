@@ -92,6 +92,8 @@ fn rows_are_listed_without_their_payloads_and_shown_with_them(fixture: OrderFixt
     let fail = |id: &Value| client.post(&format!("/outbox/{id}/fail"), &who(json!({})));
     fail(&sent["id"]).problem(409, "NOT_PENDING");
     fail(&json!(77)).problem(404, "NOT_FOUND");
+    let send = client.post(&format!("/outbox/{}/retry", sent["id"]), &who(json!({})));
+    send.problem(409, "NOT_FAILED");
     for path in ["/inbox/none", "/inbox/none/payload", "/outbox/77", "/outbox/77/payload"] {
         client.get(path).problem(404, "NOT_FOUND");
     }

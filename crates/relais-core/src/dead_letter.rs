@@ -157,6 +157,12 @@ pub enum DecisionAction {
     /// other one is refused and changes nothing. So the target may have the message although it is a dead
     /// letter; a retry sends it again under the same id.
     FailPending { row: i64, on_dead_letter: OnDeadLetter },
+    /// Makes a pending outbox row due that waits in backoff. It keeps its attempts and its place in its key.
+    ///
+    /// Only time changes: a row that is not due is in flight at no worker, and the owner of its lane sends it
+    /// under its fence as ever. A row that is due already, waits behind another row, is in a bulk job or in
+    /// quarantine, was sent with a delay, or has a parked key is left as it is.
+    SendNow { row: i64 },
 }
 
 /// The result of a decision.

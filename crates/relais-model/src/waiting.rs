@@ -114,6 +114,7 @@ pub struct WaitingModelState {
 pub enum WaitingAction {
     Draw,
     Commit(usize),
+    /// The time of a row in backoff comes, or an operator sends it now.
     ComesDue(usize),
     Fetch,
     BeginPass,

@@ -7,7 +7,7 @@
 //! - here: one dead letter
 //! - `decision`: the arguments and results of a decision
 //! - [`many`]: by filter and by key, in order and at a pace
-//! - `pending`: rows that an operator fails
+//! - `pending`: rows that an operator fails or sends now
 //! - `validate`: validates a payload, with nothing changed
 
 mod decision;

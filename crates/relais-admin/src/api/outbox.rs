@@ -68,6 +68,7 @@ pub(crate) async fn payload(
 }
 
 /// Retries a failed row: calls [`DeadLetters::replay`](relais::dead_letters::DeadLetters::replay) for its dead letter.
+/// Sends a pending row now: calls [`DeadLetters::send_now`](relais::dead_letters::DeadLetters::send_now).
 pub(crate) async fn retry(
     State(admin): State<Admin>,
     caller: AdminCaller,
@@ -77,6 +78,9 @@ pub(crate) async fn retry(
     let by = who.by(&caller)?;
     run(async move {
         let row = find(&admin, &id).await?;
+        if row.status == OutboxStatus::Pending {
+            return dead_letters::said(row.id, admin.dead_letters.send_now(&row, &by).await?);
+        }
         let (origin, status) = (Origin::Outbox, row.status.as_str());
         dead_letters::retry_row(&admin, (origin, row.id), &row.msg_key, status, &by).await
     })

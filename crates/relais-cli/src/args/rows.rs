@@ -29,7 +29,7 @@ pub(crate) enum OutboxCommand {
     /// Show an outbox row with its payload
     #[command(after_help = "Example:\n  relais outbox show 17")]
     Show(RowId),
-    /// Retry a failed outbox row
+    /// Retry a failed outbox row, or send a pending one now that waits in backoff
     #[command(after_help = "Example:\n  relais outbox retry 17 --reason \"target is back\"")]
     Retry(RetryRow),
     /// Turn a pending row into a dead letter, which can be retried or discarded

@@ -96,6 +96,10 @@ pub(crate) async fn outbox(context: &CommandContext, command: OutboxCommand) -> 
         }
         OutboxCommand::Retry(args) => {
             let row = outbox_row(store.as_ref(), &args.id).await?;
+            if row.status == OutboxStatus::Pending {
+                let at = DeadLetterContext::new(context, &settings, &store);
+                return send_now(&at, &row, &args.decision).await;
+            }
             let status = row.status.as_str();
             let failed = FailedRow { origin: Origin::Outbox, id: row.id, key: row.msg_key, status };
             let at = DeadLetterContext::new(context, &settings, &store);
@@ -292,16 +296,8 @@ async fn fail(at: &DeadLetterContext<'_>, row: &OutboxRow, decision: &DecisionAr
         ask(&format!("Turn outbox row {id} into a dead letter?"))?;
     }
     let by = DecisionAuthor::new(&decision.actor()?, &decision.reason);
-    let answer = at.dead_letters.fail(row, &by).await?;
-    if answer != DecisionOutcome::Done {
-        // A worker has settled the row meanwhile.
-        let why = match &answer {
-            DecisionOutcome::Refused { problem } => problem.message.clone(),
-            other => unchanged_text(other),
-        };
-        let text = format!("cannot fail outbox row {id}: {why}");
-        return Err(CommandError::failed(text));
-    }
+    // A worker may have settled the row meanwhile.
+    carried_out(at.dead_letters.fail(row, &by).await?, &format!("cannot fail outbox row {id}"))?;
     let letter = at.dead_letters.letter_of(Origin::Outbox, id, &row.msg_key).await?;
     let letter = letter.map(|letter| letter.id);
     if output.json {
@@ -311,6 +307,35 @@ async fn fail(at: &DeadLetterContext<'_>, row: &OutboxRow, decision: &DecisionAr
         format!(": dead letter {letter}; `relais dead-letter discard {letter}` discards it")
     });
     output.print(&format!("outbox row {id} is FAILED{next}"))
+}
+
+/// Ends the backoff of a pending row.
+async fn send_now(at: &DeadLetterContext<'_>, row: &OutboxRow, decision: &DecisionArgs) -> Done {
+    let output = &at.context.output;
+    let id = row.id;
+    if decision.dry_run {
+        return match output.json {
+            true => output.print_json(&json!({ "dry_run": true, "sent_now": [id] })),
+            false => output.print(&format!("dry run: would send outbox row {id} now")),
+        };
+    }
+    let by = DecisionAuthor::new(&decision.actor()?, &decision.reason);
+    let answer = at.dead_letters.send_now(row, &by).await?;
+    carried_out(answer, &format!("cannot send outbox row {id} now"))?;
+    if output.json {
+        return output.print_json(&json!({ "sent_now": [id] }));
+    }
+    output.print(&format!("outbox row {id} is due now; attempts used: {}", row.attempts))
+}
+
+/// Returns an error that begins with `cannot` if the decision was not carried out.
+fn carried_out(answer: DecisionOutcome, cannot: &str) -> Done {
+    let why = match &answer {
+        DecisionOutcome::Done => return Ok(()),
+        DecisionOutcome::Refused { problem } => problem.message.clone(),
+        other => unchanged_text(other),
+    };
+    Err(CommandError::failed(format!("{cannot}: {why}")))
 }
 
 async fn retry(at: &DeadLetterContext<'_>, row: FailedRow, args: &RetryRow) -> Done {

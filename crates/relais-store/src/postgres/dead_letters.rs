@@ -15,6 +15,7 @@ use relais_core::{
     json,
     outbox::OnDeadLetter,
     process::{Change, ChangeOutcome},
+    quarantine::HOLD_AFTER,
     query::SerdeErrors,
     repair::{Mode, Repair, ReprocessOutcome},
     store::{StoreError, StoreResult},
@@ -95,6 +96,7 @@ async fn decide(
         DecisionAction::FailPending { row, on_dead_letter } => {
             fail_pending(client, adopted, *row, *on_dead_letter, by).await
         }
+        DecisionAction::SendNow { row } => send_now(client, *row, by).await,
     }
 }
 
@@ -289,11 +291,34 @@ async fn fail_pending(
 ) -> Result<DecisionResult, Failure> {
     let mut transaction = client.transaction().await?;
     if !fail_pending_in(&transaction, id, on_dead_letter, by).await? {
-        let found = transaction.query_opt(sql!("find_outbox"), &[&Some(id), &None::<Uuid>]).await?;
-        return Ok(found.map_or(DecisionResult::NotFound, |_| DecisionResult::ResolvedBefore));
+        return not_as_required(&transaction, id).await;
     }
     adopt::write_back(&mut transaction, &adopted.all(), None, &[id]).await?;
     crate::fail_point!("fail_row.before_commit");
+    transaction.commit().await?;
+    Ok(DecisionResult::Done)
+}
+
+/// Returns why a decision about an outbox row found none in the state that it requires.
+async fn not_as_required(
+    transaction: &Transaction<'_>,
+    id: i64,
+) -> Result<DecisionResult, Failure> {
+    let found = transaction.query_opt(sql!("find_outbox"), &[&Some(id), &None::<Uuid>]).await?;
+    Ok(found.map_or(DecisionResult::NotFound, |_| DecisionResult::ResolvedBefore))
+}
+
+async fn send_now(
+    client: &mut Client<'_>,
+    id: i64,
+    by: Signature<'_>,
+) -> Result<DecisionResult, Failure> {
+    let transaction = client.transaction().await?;
+    let held = i16::try_from(HOLD_AFTER).unwrap_or(i16::MAX);
+    if transaction.execute(sql!("send_now"), &[&id, &held]).await? == 0 {
+        return not_as_required(&transaction, id).await;
+    }
+    audit(&transaction, by, "outbox.sent-now", &id.to_string()).await?;
     transaction.commit().await?;
     Ok(DecisionResult::Done)
 }

@@ -11,6 +11,7 @@ use relais_core::{
     json,
     outbox::{OnDeadLetter, OutboxFate},
     process::{Change, ChangeOutcome},
+    quarantine::HOLD_AFTER,
     query::SerdeErrors,
     repair::{Mode, Repair, ReprocessOutcome},
     store::{StoreError, StoreResult},
@@ -70,6 +71,7 @@ fn decide(tx: &Transaction<'_>, decision: &OperatorDecision) -> Result<DecisionR
         DecisionAction::FailPending { row, on_dead_letter } => {
             fail_pending(tx, *row, *on_dead_letter, by)
         }
+        DecisionAction::SendNow { row } => send_now(tx, *row, by),
     }
 }
 
@@ -228,6 +230,20 @@ fn fail_pending(
     }
     audit(tx, by, "outbox.failed", &id.to_string())?;
     crate::fail_point!("fail_row.before_commit");
+    Ok(DecisionResult::Done)
+}
+
+fn send_now(
+    tx: &Transaction<'_>,
+    id: i64,
+    by: Signature<'_>,
+) -> Result<DecisionResult, StoreError> {
+    if change(tx, include_str!("sql/send_now.sql"), (id, HOLD_AFTER))? == 0 {
+        let found = inspect::find_outbox(tx, &id.to_string())?;
+        return Ok(found.map_or(DecisionResult::NotFound, |_| DecisionResult::ResolvedBefore));
+    }
+    waiting::enter(tx, id)?;
+    audit(tx, by, "outbox.sent-now", &id.to_string())?;
     Ok(DecisionResult::Done)
 }
 

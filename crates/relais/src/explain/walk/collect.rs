@@ -67,8 +67,8 @@ impl Walk<'_> {
         // An operator's action is no attempt; the audit log has it.
         let by_operator =
             |attempt: &Attempt| attempt.error_code.as_deref() == Some(CODE_OPERATOR_FAILED);
-        if origin == Origin::Outbox && attempts.iter().any(by_operator) {
-            attempts.retain(|attempt| !by_operator(attempt));
+        attempts.retain(|attempt| !by_operator(attempt));
+        if origin == Origin::Outbox {
             for line in self.audit(&id.to_string()).await? {
                 if line.action.starts_with("outbox.") {
                     self.events.push(events::of_audit(name, None, line));
