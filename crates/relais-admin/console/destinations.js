@@ -50,6 +50,7 @@ export async function show(context) {
     state.attention ? notice(state.tone, state.words[0].toUpperCase() + state.words.slice(1), state.lines[0]) : null,
     split([
         panel("Last error", lastError(guard?.last_error)),
+        backlog?.failing ? panel(`Failing keys: ${count(backlog.failing_keys)}`, oldestFailing(backlog.failing)) : null,
         panel("Circuit breaker", facts([
           ["State", guard?.breaker ? String(guard.breaker).replace("_", " ") : "–"],
           ["Cause", guard?.cause],
@@ -79,6 +80,16 @@ export async function show(context) {
         ["Last delivery", guard?.last_delivered_at ? ago(guard.last_delivered_at) : "none yet"],
         ["Bulk job", guard?.phase ? String(guard.phase).toLowerCase() : null],
       ]));
+}
+
+function oldestFailing(row) {
+  return facts([
+    ["Oldest", [h("a", { href: `#/outbox/${row.id}` }, `Outbox row ${row.id}`), " key ", h("code", null, row.msg_key)]],
+    ["Failing since", ago(row.since)],
+    ["Attempts used", count(row.attempts)],
+    ["Next attempt", row.next_attempt_at ? moment(row.next_attempt_at) : null],
+    ["Error", errorText(row.error_code, row.error_message)],
+  ]);
 }
 
 function lastError(error) {
@@ -118,5 +129,5 @@ function changeLimits(context, name, guard, path) {
 
 /** Returns the values whose change reloads the page. */
 function sign({ guard, backlog, state }) {
-  return JSON.stringify([state, guard?.pause, guard?.rate, guard?.concurrency, guard?.in_flight, guard?.dispatched, backlog?.pending, guard?.last_error?.at]);
+  return JSON.stringify([state, guard?.pause, guard?.rate, guard?.concurrency, guard?.in_flight, guard?.dispatched, backlog?.pending, backlog?.failing, guard?.last_error?.at]);
 }

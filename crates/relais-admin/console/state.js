@@ -15,7 +15,7 @@ function paused(pause) {
 
 /** The state of a destination. `guard` is absent if only rows name the destination and no process serves it. */
 export function destinationState(guard, backlog) {
-  const reason = guard?.reason ? [guard.reason.code, guard.reason.message].filter(Boolean).join(": ") : null;
+  const reason = guard?.reason ? problem(guard.reason.code, guard.reason.message) : null;
   if (guard?.pause) return judged("warn", "PAUSED", "paused", [paused(guard.pause)]);
   if (!guard || !guard.served) {
     const waiting = backlog?.pending ?? 0;
@@ -24,9 +24,22 @@ export function destinationState(guard, backlog) {
   const breaker = guard.breaker ?? "closed";
   if (breaker === "open") return judged("bad", "open", `breaker open: ${guard.cause ?? "failing"}`, [reason]);
   if (breaker === "half_open") return judged("warn", "half_open", "probing", [reason]);
-  if (guard.contacted) return judged("ok", "closed", "reachable");
-  if (guard.last_error) return judged("warn", "RETRY", "not reached yet", [[guard.last_error.code, guard.last_error.message].filter(Boolean).join(": ")]);
-  return judged("calm", "unknown", "not contacted yet");
+  if (guard.conflict) return judged("warn", "RETRY", "configured differently", [guard.conflict]);
+  const failing = failingKeys(backlog);
+  if (guard.succeeded) return failing ? judged("warn", "RETRY", failing, [problem(backlog.failing.error_code, backlog.failing.error_message)]) : judged("ok", "closed", "reachable");
+  const error = guard.last_error;
+  if (error) return judged("warn", "RETRY", guard.contacted ? "answers with errors" : "no answer yet", [problem(error.code, error.message)]);
+  return guard.contacted ? judged("calm", "closed", "contacted") : judged("calm", "unknown", "not contacted yet");
+}
+
+function problem(code, message) {
+  return [code, message].filter(Boolean).join(": ");
+}
+
+/** Failing keys, in words. A key that recovers within a minute needs no attention. */
+function failingKeys(backlog) {
+  const { failing, failing_keys: keys } = backlog ?? {};
+  return failing && age(failing.since) >= 60 ? plural(keys, "key is failing", "keys are failing") : null;
 }
 
 export function sourceState(source) {

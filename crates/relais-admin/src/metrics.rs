@@ -173,6 +173,8 @@ fn backlogs(page: &mut MetricsPage, overview: &Overview, snapshot: &ObserverSnap
         pending: rest.iter().map(|backlog| backlog.pending).sum(),
         oldest: rest.iter().filter_map(|backlog| backlog.oldest).min(),
         parked: rest.iter().map(|backlog| backlog.parked).sum(),
+        failing_keys: rest.iter().map(|backlog| backlog.failing_keys).sum(),
+        failing: None,
     };
     shown.extend((!rest.is_empty()).then_some(&other));
     page.head("relais_outbox_pending", "gauge", "Pending outbox rows by destination.");
@@ -191,6 +193,13 @@ fn backlogs(page: &mut MetricsPage, overview: &Overview, snapshot: &ObserverSnap
     for backlog in &shown {
         let labels = [("destination", backlog.destination.as_str())];
         page.line("relais_outbox_parked_rows", &labels, backlog.parked);
+    }
+    let help =
+        "Keys with a row in backoff after a failed call, among the first 10,000 rows with a time.";
+    page.head("relais_outbox_failing_keys", "gauge", help);
+    for backlog in &shown {
+        let labels = [("destination", backlog.destination.as_str())];
+        page.line("relais_outbox_failing_keys", &labels, backlog.failing_keys);
     }
 }
 

@@ -241,6 +241,9 @@ pub(crate) async fn app(
         };
         usage.extend(budget.map(|budget| (name.clone(), api_usage(budget))));
     }
+    for (name, digest) in admin::digests(settings) {
+        app = app.configuration_digest(&name, &digest);
+    }
     let (mut listening, mut states) = (Vec::new(), Vec::new());
     for settings in &settings.sources {
         let source: Box<dyn Source> = match (&settings.origin, brokers::source(settings)?) {

@@ -109,6 +109,73 @@ fn a_pending_row_is_failed_by_hand_and_discarded() {
 }
 
 #[test]
+fn a_failing_key_is_shown_and_sent_now_on_sqlite() {
+    let target = Target::start();
+    shown_and_sent_now(&Site::with(&with_long_pauses("sqlite:relais.db", &target)), &target);
+}
+
+#[test]
+fn a_failing_key_is_shown_and_sent_now_on_postgres() {
+    let Some(schema) = PostgresSchema::new() else { return };
+    let target = Target::start();
+    shown_and_sent_now(&Site::with(&with_long_pauses(&schema.url, &target)), &target);
+}
+
+/// A message that fails waits for longer than the test lasts.
+fn with_long_pauses(store: &str, target: &Target) -> String {
+    let retry = "first = \"1ms\"\n";
+    settings(store, target).replace(retry, "first = \"1h\"\nmax = \"1h\"\n")
+}
+
+fn shown_and_sent_now(site: &Site, target: &Target) {
+    let running = site.run();
+    send(&running, "m-healthy", &order("o-1", "healthy"));
+    target.next();
+    target.answers(500);
+    send(&running, "m-poison", &order("o-2", "poison"));
+    target.next();
+    // Another message of its key waits behind it.
+    send(&running, "m-behind", &order("o-2", "behind"));
+    let started = Instant::now();
+    let orders = loop {
+        let status = site.json(&["status"]);
+        let orders = status["destinations"][0].clone();
+        if orders["failing_keys"] == 1 && orders["pending"] == 2 {
+            break orders;
+        }
+        assert!(started.elapsed() < PATIENCE, "{status}");
+    };
+    let failing = &orders["failing"];
+    assert_eq!((&failing["msg_key"], &failing["error_code"]), (&json!("o-2"), &json!("HTTP_500")));
+    let id = failing["id"].to_string();
+    let said = site.relais(&["status"]);
+    let line = format!("orders: 1 key is failing; oldest: outbox row {id} (key o-2), for ");
+    assert_said(&said, 0, &["FAILING", &line, " used", "HTTP_500"]);
+    let behind = (failing["id"].as_i64().unwrap() + 1).to_string();
+    let retry = |id: &str, more: &[&str]| {
+        let args = ["outbox", "retry", id, "--actor", "ann", "--reason", "fixed"];
+        site.relais(&[&args[..], more].concat())
+    };
+    let refused =
+        format!("cannot send outbox row {behind} now: it is due, in flight, or waits behind");
+    assert_said(&retry(&behind, &[]), 1, &[&refused, "relais explain"]);
+    assert_said(&retry(&id, &["--dry-run"]), 0, &["would send outbox row"]);
+    target.answers(200);
+    let attempts = site.json(&["outbox", "show", &id])["attempts"].to_string();
+    assert_said(&retry(&id, &[]), 0, &[&format!("is due now; attempts used: {attempts}")]);
+    assert!(target.next().body.contains("poison"));
+    // Failures that use no attempt have short pauses: it may have been sent once more by itself.
+    let next = target.next();
+    let next = if next.body.contains("poison") { target.next() } else { next };
+    assert!(next.body.contains("behind"), "the key continues in order");
+    let audit = site.json(&["audit", "list", "--actor", "ann"]);
+    assert_eq!((&audit[0]["action"], &audit[0]["target"]), (&json!("outbox.sent-now"), &json!(id)));
+    let said = site.relais(&["explain", &format!("outbox:{id}")]);
+    assert_said(&said, 0, &["outbox.sent-now by ann: fixed", "delivered to"]);
+    running.stop();
+}
+
+#[test]
 fn a_dead_letter_is_edited_and_retried_on_sqlite() {
     let target = Target::start();
     edited_and_retried(&site(&target), &target);

@@ -6,6 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::{fault::FailureKind, text};
 
+/// Codes of failures of a call that the target did not answer, or did not get.
+const WITHOUT_ANSWER: [&str; 10] = [
+    "TIMEOUT",
+    "CONNECTION_CUT",
+    "PUBLISHER_FAULT",
+    "PUBLISHER_PANIC",
+    "HANDLER_PANIC",
+    "HYDRATE_FAILED",
+    "STALE_READ",
+    "ADDRESS_REFUSED",
+    "REQUEST_INVALID",
+    "HEADER_INVALID",
+];
+
+/// The contact with a target so far, for operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TargetContact {
+    /// No call was answered.
+    #[default]
+    Unknown,
+    /// A call was answered, if only with an error.
+    Answered,
+    /// A call has succeeded.
+    Succeeded,
+}
+
 /// The answer for one message. Whether a failure uses an attempt is decided by evidence: [`crate::fault::judge`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -94,6 +120,22 @@ impl Delivery {
         }
     }
 
+    /// Returns what the result shows about the contact with the target.
+    pub fn contact(&self) -> TargetContact {
+        match self {
+            Self::Accepted => TargetContact::Succeeded,
+            Self::Retry { problem, .. }
+            | Self::Busy { problem, .. }
+            | Self::Misconfigured { problem, .. }
+            | Self::Reject { problem }
+                if !WITHOUT_ANSWER.contains(&problem.code.as_str()) =>
+            {
+                TargetContact::Answered
+            }
+            _ => TargetContact::Unknown,
+        }
+    }
+
     /// Why it was not accepted, and the pause that was asked for.
     pub fn problem(&self) -> Option<(&Problem, Option<Duration>)> {
         match self {
@@ -129,5 +171,34 @@ impl Problem {
     #[must_use]
     pub fn fitted(self) -> Self {
         Self::new(&self.code, &self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_answer_is_contact_and_only_an_accepted_message_is_success() {
+        assert_eq!(Delivery::Accepted.contact(), TargetContact::Succeeded);
+        let answers = [
+            Delivery::retry("HTTP_500", ""),
+            Delivery::busy("HTTP_503", ""),
+            Delivery::misconfigured("HTTP_404", ""),
+            Delivery::reject("HTTP_422", ""),
+        ];
+        for answer in answers {
+            assert_eq!(answer.contact(), TargetContact::Answered, "{answer:?}");
+        }
+        let unanswered = [
+            Delivery::retry("TIMEOUT", ""),
+            Delivery::retry("CONNECTION_CUT", ""),
+            Delivery::reject("REQUEST_INVALID", ""),
+            Delivery::outage("CONNECT_FAILED", ""),
+            Delivery::Held,
+        ];
+        for delivery in unanswered {
+            assert_eq!(delivery.contact(), TargetContact::Unknown, "{delivery:?}");
+        }
     }
 }

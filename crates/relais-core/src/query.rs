@@ -1,6 +1,6 @@
 //! Queries of operators: filters, the overview and retention.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{dead_letter::Origin, time::Timestamp};
@@ -59,7 +59,7 @@ pub struct Count {
 }
 
 /// The pending rows of one destination.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Backlog {
     /// The name of the destination.
     pub destination: String,
@@ -69,6 +69,33 @@ pub struct Backlog {
     pub oldest: Option<Timestamp>,
     /// Pending rows that wait behind a parked key: among the first 100,000, so at least this many.
     pub parked: u64,
+    /// Keys that are failing: a row of theirs waits in backoff after a failed call. Among the first
+    /// [`FAILING_READ_MAX`] rows that wait for their time, so at least this many.
+    pub failing_keys: u64,
+    /// The oldest of these rows.
+    pub failing: Option<FailingRow>,
+}
+
+/// Most rows of a destination that are read to find its failing keys.
+pub const FAILING_READ_MAX: usize = 10_000;
+
+/// A pending row that waits in backoff after a failed call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailingRow {
+    /// The id of the outbox row.
+    pub id: i64,
+    /// Its key, whose later rows wait.
+    pub msg_key: String,
+    /// The time of its first attempt; while none is used, the time at which it was created.
+    pub since: Timestamp,
+    /// The number of used attempts.
+    pub attempts: u32,
+    /// The time of the next attempt.
+    pub next_attempt_at: Option<Timestamp>,
+    /// The code of its last error.
+    pub error_code: Option<String>,
+    /// The text of its last error.
+    pub error_message: Option<String>,
 }
 
 /// A live worker of a scope.

@@ -5,6 +5,7 @@
 //! No check sleeps: leases run out and rows become due by an UPDATE of their time.
 
 pub mod accept;
+pub mod backoff;
 pub mod browse;
 pub mod bulk;
 pub mod bulk_rows;

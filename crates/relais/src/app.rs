@@ -58,6 +58,8 @@ pub struct App {
     lease: Duration,
     poll_interval: Duration,
     observer: Arc<Observer>,
+    /// Digests of configurations, by destination.
+    configurations: BTreeMap<String, String>,
 }
 
 impl std::fmt::Debug for App {
@@ -88,6 +90,7 @@ impl App {
             lease: LEASE,
             poll_interval: Duration::ZERO,
             observer: Arc::default(),
+            configurations: BTreeMap::new(),
         }
     }
 

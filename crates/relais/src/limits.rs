@@ -9,7 +9,7 @@ use std::{
 use relais_core::{
     breaker::{Breaker, BreakerState, FailedCall, OpenCause},
     control::LimitChange,
-    delivery::{Delivery, Problem},
+    delivery::{Delivery, Problem, TargetContact},
     fault::{Evidence, FailureKind, Fault, Judgement, News, Outlook, judge},
     lane::Scope,
     limits::{Concurrency, RateLimit},
@@ -40,8 +40,7 @@ struct LimitsState {
     probed_ns: Option<u64>,
     /// An operator paused the destination, or the controls were not read yet.
     paused: bool,
-    /// The target has answered a call: it accepted or rejected something.
-    contacted: bool,
+    contact: TargetContact,
     evidence: Evidence,
     started: Instant,
     /// The breaker state that was logged last, and the last reason.
@@ -65,7 +64,7 @@ pub(crate) struct LimitsView {
     pub(crate) cause: Option<OpenCause>,
     /// The remaining time that the breaker is open.
     pub(crate) open_for: Option<Duration>,
-    pub(crate) contacted: bool,
+    pub(crate) contact: TargetContact,
     pub(crate) paused: bool,
     pub(crate) rate: Option<(u32, Duration)>,
     pub(crate) concurrency: u32,
@@ -82,7 +81,7 @@ impl SharedLimits {
             breaker: Breaker::new(settings.breaker),
             probed_ns: None,
             paused: false,
-            contacted: false,
+            contact: TargetContact::Unknown,
             evidence: Evidence::new(0),
             started: Instant::now(),
             reported: BreakerState::Closed,
@@ -155,7 +154,7 @@ impl SharedLimits {
             breaker: Some(state),
             cause: inner.breaker.cause(),
             open_for: (state == BreakerState::Open).then(|| inner.breaker.wait(inner.now_ns())),
-            contacted: inner.contacted,
+            contact: inner.contact,
             paused: inner.paused,
             rate: inner.allowed.0,
             concurrency: inner.allowed.1,
@@ -200,7 +199,7 @@ impl SharedLimits {
     ) -> CallAssessment {
         let keys: Vec<u64> = keys.map(Evidence::key).collect();
         let mut inner = self.lock();
-        inner.contacted |= deliveries.iter().any(is_answer);
+        inner.contact = deliveries.iter().map(Delivery::contact).fold(inner.contact, Ord::max);
         let began_ns = inner.ns_at(began);
         let now_ns = inner.now_ns();
         // The current state decides which messages are excused.
@@ -223,7 +222,7 @@ impl SharedLimits {
     pub(crate) fn answered(&self) {
         let mut inner = self.lock();
         let now_ns = inner.now_ns();
-        inner.contacted = true;
+        inner.contact = TargetContact::Succeeded;
         inner.breaker.accepted(NO_KEY, now_ns);
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - here: counters of messages
 //! - `codes`: problem codes; `destination`: counters of one destination
+//! - `conflicts`: destinations that processes configure differently
 //! - `figures`: the figures that a process reports to the others, and their sum
 //! - `latency`: histograms
 //! - `processes`: counters of processes
@@ -9,6 +10,7 @@
 //! - `vitals`: heartbeats of lanes, availability of sources
 
 mod codes;
+mod conflicts;
 mod destination;
 mod figures;
 mod latency;
@@ -36,19 +38,20 @@ use self::{
 };
 use crate::lock::lock;
 
-pub(crate) use self::{
-    destination::DestinationCounters,
-    processes::ProcessCounters,
-    trace::Tracer,
-    vitals::{Heartbeat, SourceCounters},
-};
 pub use self::{
+    conflicts::configuration_conflicts,
     destination::DestinationSnapshot,
     figures::{DestinationFigures, Figures, LastError, SourceFigures},
     latency::{BOUNDS_MICROS, Latency},
     processes::{ProcessTypeSnapshot, ProcessesSnapshot},
     trace::{Attribute, Span, SpanKind, SpanSink},
     vitals::{ScopeSnapshot, SourceOutage, SourceSnapshot},
+};
+pub(crate) use self::{
+    destination::DestinationCounters,
+    processes::ProcessCounters,
+    trace::Tracer,
+    vitals::{Heartbeat, SourceCounters},
 };
 
 /// The counters of one running [`App`](crate::App).
@@ -64,6 +67,8 @@ pub struct Observer {
     clock: Arc<DatabaseClock>,
     /// The name of the workers that count here, and the process types they run.
     identity: Mutex<(Option<String>, BTreeSet<String>)>,
+    /// Digests of configurations, by destination.
+    configurations: Mutex<BTreeMap<String, String>>,
     /// Absent: nothing is traced.
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
@@ -180,6 +185,7 @@ impl Observer {
             cleaned: Mutex::default(),
             clock,
             identity: Mutex::default(),
+            configurations: Mutex::default(),
             tracer,
         }
     }
@@ -197,7 +203,13 @@ impl Observer {
     /// Returns what this process reports to the others.
     pub fn figures(&self) -> Figures {
         let types = lock(&self.identity).1.clone();
-        Figures::of(&self.snapshot(), types)
+        let mut figures = Figures::of(&self.snapshot(), types);
+        for (name, digest) in lock(&self.configurations).iter() {
+            if let Some(destination) = figures.destinations.get_mut(name) {
+                destination.configuration = Some(digest.clone());
+            }
+        }
+        figures
     }
 
     /// Returns all counters now.
@@ -221,12 +233,17 @@ impl Observer {
         self.clock.learn(asked, now, answered);
     }
 
-    /// Sets the destinations and inboxes that no live worker serves, with their waiting messages.
+    /// Sets the digests of the configurations of destinations.
+    pub(crate) fn set_configurations(&self, digests: BTreeMap<String, String>) {
+        *lock(&self.configurations) = digests;
+    }
+
     /// Counts rows past their retention that were removed.
     pub(crate) fn cleaned(&self, rows: CleanupCounts) {
         *lock(&self.cleaned) += rows;
     }
 
+    /// Sets the destinations and inboxes that no live worker serves, with their waiting messages.
     pub(crate) fn set_unserved(
         &self,
         destinations: BTreeMap<String, u64>,

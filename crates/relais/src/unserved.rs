@@ -1,5 +1,5 @@
 //! Warns about messages for destinations and subscribers that no live worker serves: usually a misspelt,
-//! renamed or removed one.
+//! renamed or removed one. Warns about destinations that processes configure differently, too.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use relais_core::{
 };
 
 use crate::{
-    observe::Observer,
+    observe::{Observer, configuration_conflicts},
     worker::{PassOutcome, Worker},
 };
 
@@ -107,6 +107,10 @@ impl Worker for UnservedCheck {
         }
         let overview = self.store.overview().await?;
         self.warn(&overview);
+        let conflicts = configuration_conflicts(&self.store.reports().await?);
+        for (destination, text) in conflicts.iter().take(WARNINGS_MAX) {
+            tracing::warn!(destination, "{text}");
+        }
         self.next = Instant::now() + EVERY;
         Ok(PassOutcome::Idle { at_most: EVERY })
     }

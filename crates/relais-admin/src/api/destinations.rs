@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{Json, extract::State};
-use relais::observe::{DestinationFigures, Figures, SourceFigures};
+use relais::observe::{DestinationFigures, Figures, SourceFigures, configuration_conflicts};
 use relais_core::control::{Control, ControlKind, Pause};
 use serde::Serialize;
 
@@ -23,6 +23,8 @@ pub(crate) struct DestinationState {
     served: bool,
     /// Deliveries per second.
     per_second: f64,
+    /// The processes that configure it differently, as a sentence.
+    conflict: Option<String>,
     #[serde(flatten)]
     figures: DestinationFigures,
 }
@@ -66,6 +68,7 @@ pub(super) fn guards(
 ) -> BTreeMap<String, DestinationState> {
     let usage: BTreeMap<&str, CallsUsed> = admin.used().collect();
     let pauses = pauses(&counted.controls, ControlKind::Destination);
+    let conflicts = configuration_conflicts(&counted.reports);
     let names = figures.destinations.keys().chain(pauses.keys());
     let shown = names.collect::<BTreeSet<_>>().into_iter().map(|name| {
         let kind = admin.facts.destinations.iter().find(|target| target.name == *name);
@@ -77,6 +80,7 @@ pub(super) fn guards(
             pause: pauses.get(name).cloned(),
             served: figures.destinations.contains_key(name),
             per_second: rounded(rates.destinations.get(name)),
+            conflict: conflicts.get(name).cloned(),
             figures: figures.destinations.get(name).cloned().unwrap_or_default(),
         };
         (name.clone(), guards)

@@ -34,6 +34,7 @@ fn snapshot() -> ObserverSnapshot {
         reason: None,
         open_until: None,
         contacted: true,
+        succeeded: true,
         paused: false,
         last_error: None,
         last_delivered_at: None,
@@ -61,9 +62,12 @@ fn overview() -> Overview {
         pending: n,
         oldest: Some(Timestamp(0)),
         parked: n,
+        failing_keys: n,
+        failing: None,
     });
-    let known = Backlog { destination: "contacts".into(), pending: 0, oldest: None, parked: 0 };
-    let evil = Backlog { destination: EVIL.into(), pending: 1_000, oldest: None, parked: 7 };
+    let known = Backlog { destination: "contacts".into(), ..Backlog::default() };
+    let evil =
+        Backlog { destination: EVIL.into(), pending: 1_000, parked: 7, ..Backlog::default() };
     Overview {
         now: Timestamp(5_000_000),
         schema_version: 1,

@@ -1,29 +1,33 @@
 //! `relais status`: counts of the store, and the circuit breakers of the running process.
 
+mod failing;
 pub(super) mod guards;
+mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-};
+use std::{collections::BTreeMap, fmt::Write};
 
+use relais::observe::configuration_conflicts;
 use relais_core::{
     bulk::{BulkJob, Phase},
     control::{Control, Pause},
     inspect::InspectExt,
-    query::{Backlog, Count, Overview, ParkedKey, WorkerRow},
+    query::{Backlog, Count, Overview, ParkedKey},
     time::Timestamp,
 };
 use serde::Serialize;
 
-use self::guards::DestinationGuards;
-use super::{CommandContext, control, rows::plain};
+pub(super) use self::failing::failing_text;
+use self::{
+    guards::DestinationGuards,
+    tables::{destinations_table, handlers_table, jobs_table, workers},
+};
+use super::{CommandContext, control};
 use crate::{
     args::StatusArgs,
     failure::Done,
-    output::{LineBreaks, Output, TableColumn, Tone, age, escape, table, wrap},
+    output::{LineBreaks, Output, Tone, age, escape, wrap},
     settings::{HandlerConfig, Settings, quantity::show_rate},
 };
 
@@ -67,6 +71,8 @@ struct DestinationStatus {
     rate: Option<String>,
     /// The state in the running process; absent if none answers.
     guards: Option<DestinationGuards>,
+    /// The processes that configure it differently.
+    conflict: Option<String>,
 }
 
 /// A `[[handler]]`; its messages wait in the inbox.
@@ -90,7 +96,11 @@ pub(crate) async fn status(context: &CommandContext, args: &StatusArgs) -> Done 
     let guards = guards::ask(settings.admin.as_ref(), &args.access, &overview.workers).await;
     let guards_unknown = guards.as_ref().err().cloned();
     let guards = guards.unwrap_or_default();
-    let destinations = destinations(&settings, &overview.backlogs, &guards);
+    let mut destinations = destinations(&settings, &overview.backlogs, &guards);
+    let conflicts = configuration_conflicts(&store.reports().await?);
+    for destination in &mut destinations {
+        destination.conflict = conflicts.get(&destination.backlog.destination).cloned();
+    }
     let handlers = handlers(&settings, &guards);
     let store = settings.store.url.to_string();
     let paused = controls.iter().filter_map(|control| {
@@ -124,8 +134,7 @@ fn destinations(
     backlogs: &[Backlog],
     guards: &BTreeMap<String, DestinationGuards>,
 ) -> Vec<DestinationStatus> {
-    let nothing =
-        |name: &String| Backlog { destination: name.clone(), pending: 0, oldest: None, parked: 0 };
+    let nothing = |name: &String| Backlog { destination: name.clone(), ..Backlog::default() };
     let mut all: BTreeMap<&str, Backlog> =
         settings.destinations.iter().map(|d| (d.name.as_str(), nothing(&d.name))).collect();
     for backlog in backlogs {
@@ -140,6 +149,7 @@ fn destinations(
                 external: settings.external.contains(&backlog.destination),
                 rate: defined.and_then(|d| d.limits.rate).map(show_rate),
                 guards: guards.get(&backlog.destination).cloned(),
+                conflict: None,
                 backlog,
             }
         })
@@ -194,8 +204,7 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
         let _ = write!(out, "\n{}\n", destinations_table(output, &status.destinations, *now));
     }
     for destination in &status.destinations {
-        if let Some(why) = destination.suspension() {
-            let line = format!("{} {why}", destination.backlog.destination);
+        for line in destination.troubles(*now) {
             let _ = writeln!(out, "{}", escape(&line, LineBreaks::Escape));
         }
     }
@@ -264,6 +273,16 @@ impl DestinationStatus {
     fn suspension(&self) -> Option<String> {
         self.guards.as_ref().and_then(DestinationGuards::suspension)
     }
+
+    /// Returns the lines about the breaker and about failing keys.
+    fn troubles(&self, now: Timestamp) -> impl Iterator<Item = String> {
+        let Backlog { destination, failing_keys, failing, .. } = &self.backlog;
+        let contact = self.guards.as_ref().and_then(DestinationGuards::contact);
+        let open = self.suspension().or(contact).map(|why| format!("{destination} {why}"));
+        let failing = failing_text(*failing_keys, failing.as_ref(), now);
+        let more = self.conflict.clone().into_iter().chain(failing);
+        open.into_iter().chain(more.map(move |text| format!("{destination}: {text}")))
+    }
 }
 
 /// Returns the state of a job and the next step.
@@ -303,93 +322,4 @@ fn strip_colours(line: &str) -> String {
 fn counts(counts: &[Count]) -> String {
     let parts: Vec<String> = counts.iter().map(|c| format!("{} {}", c.rows, c.name)).collect();
     parts.join(", ")
-}
-
-fn destinations_table(output: &Output, all: &[DestinationStatus], now: Timestamp) -> String {
-    const COLUMNS: [TableColumn; 8] = [
-        TableColumn::Text("DESTINATION"),
-        TableColumn::Number("PENDING"),
-        TableColumn::Number("PARKED"),
-        TableColumn::Number("OLDEST"),
-        TableColumn::Text("BREAKER"),
-        TableColumn::Text("LIMIT"),
-        TableColumn::Text("API CALLS"),
-        TableColumn::Text(""),
-    ];
-    let lines = all.iter().map(|destination| {
-        let DestinationStatus { backlog, defined, external, guards, .. } = destination;
-        let (breaker, calls) = guards::show(guards.as_ref());
-        let note = match (defined, external) {
-            (false, _) => "waits: no [[destination]] names it",
-            (true, true) => "external",
-            (true, false) => "",
-        };
-        vec![
-            plain(&backlog.destination),
-            plain(backlog.pending),
-            plain(backlog.parked),
-            plain(backlog.oldest.map_or_else(|| "-".to_owned(), |at| age(at, now))),
-            breaker,
-            plain(destination.limit().unwrap_or("-")),
-            plain(calls),
-            (note.to_owned(), Tone::Waiting),
-        ]
-    });
-    table(output, &COLUMNS, lines)
-}
-
-fn handlers_table(output: &Output, all: &[HandlerStatus]) -> String {
-    const COLUMNS: [TableColumn; 3] =
-        [TableColumn::Text("HANDLER"), TableColumn::Text("BREAKER"), TableColumn::Text("LIMIT")];
-    let lines = all.iter().map(|handler| {
-        let (breaker, _) = guards::show(handler.guards.as_ref());
-        let limit = handler.guards.as_ref().and_then(|guards| guards.rate.as_deref());
-        vec![plain(&handler.name), breaker, plain(limit.or(handler.rate.as_deref()).unwrap_or("-"))]
-    });
-    table(output, &COLUMNS, lines)
-}
-
-fn jobs_table(output: &Output, jobs: &[BulkJob], now: Timestamp) -> String {
-    const COLUMNS: [TableColumn; 6] = [
-        TableColumn::Text("BULK JOB"),
-        TableColumn::Text("PHASE"),
-        TableColumn::Number("ROWS"),
-        TableColumn::Number("AGE"),
-        TableColumn::Text("REMOTE ID"),
-        TableColumn::Text("WORKER"),
-    ];
-    let lines = jobs.iter().map(|job| {
-        vec![
-            plain(&job.destination),
-            plain(job.phase.as_str()),
-            plain(job.row_count),
-            plain(age(job.created_at, now)),
-            plain(job.remote_id.as_deref().unwrap_or("-")),
-            plain(job.owner.as_deref().unwrap_or("-")),
-        ]
-    });
-    table(output, &COLUMNS, lines)
-}
-
-fn workers(output: &Output, overview: &Overview) -> String {
-    const COLUMNS: [TableColumn; 3] =
-        [TableColumn::Text("SCOPE"), TableColumn::Text("WORKER"), TableColumn::Number("LANES")];
-    if overview.workers.is_empty() {
-        return "no worker was active in the last hour; `relais run` starts one".to_owned();
-    }
-    let (alive, lost): (Vec<&WorkerRow>, Vec<_>) = overview.workers.iter().partition(|w| w.alive);
-    let lines = alive
-        .iter()
-        .map(|worker| vec![plain(&worker.scope), plain(&worker.worker), plain(worker.lanes)]);
-    let mut out = match alive.len() {
-        0 => "no worker is running; `relais run` starts one".to_owned(),
-        _ => table(output, &COLUMNS, lines),
-    };
-    let names: BTreeSet<&str> = lost.iter().map(|worker| worker.worker.as_str()).collect();
-    if !names.is_empty() {
-        let plural = if names.len() == 1 { "" } else { "s" };
-        let lost = format!("{} worker{plural} lost recently (no clean shutdown)", names.len());
-        let _ = write!(out, "\n{}", output.paint(&lost, Tone::Waiting));
-    }
-    out
 }

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use self::{
-    picture::{Choice, TopView, WIDTH, choices, picture},
+    picture::{Choice, SelectedRow, TopView, WIDTH, choices, picture},
     rates::{RateHistory, TopRates},
     screen::{KeyCommand, Screen},
     state::{StateReader, TopConfig, TopState},
@@ -88,7 +88,7 @@ async fn once(
         state = reader.read().await?;
         history.add(&state);
     }
-    let choice = Choice { destination: usize::MAX, ..Choice::default() };
+    let choice = Choice { destination: SelectedRow::InTrouble, ..Choice::default() };
     let width = context.output.width.unwrap_or(WIDTH);
     let scene =
         TopView { place, state: &state, history: &history, choice: &choice, trouble: None, width };
@@ -149,10 +149,8 @@ fn pressed(choice: &mut Choice, key: KeyCommand, destinations: usize) {
     match key {
         KeyCommand::Pause => choice.paused = !choice.paused,
         KeyCommand::Help => choice.help = !choice.help,
-        KeyCommand::Up => choice.destination = choice.destination.saturating_sub(1),
-        KeyCommand::Down => {
-            choice.destination = (choice.destination + 1).min(destinations.saturating_sub(1));
-        }
+        KeyCommand::Up => choice.select(|at| at.saturating_sub(1)),
+        KeyCommand::Down => choice.select(|at| (at + 1).min(destinations.saturating_sub(1))),
         KeyCommand::Quit | KeyCommand::Resized => {}
     }
 }

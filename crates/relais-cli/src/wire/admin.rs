@@ -7,7 +7,7 @@ use relais_admin::{
     AdminListener, AdminParts, AdminToken, ApiUsage, AskSource, Configuration, DestinationLimits,
     ServerFacts, SessionKey, SourceInfo,
 };
-use relais_core::{BoxFuture, control::ControlKind, store::StoreDriver};
+use relais_core::{BoxFuture, control::ControlKind, store::StoreDriver, text};
 use secrecy::ExposeSecret;
 
 use super::{WireError, dead_letters, handler, operator};
@@ -16,6 +16,9 @@ use crate::settings::{
     explain::{SectionExplanation, explain},
     quantity::show_rate,
 };
+
+/// Characters of a digest: enough to see a difference.
+const DIGEST_CHARS: usize = 16;
 
 /// The address of the admin listener, and the future that serves it until dropped.
 pub(crate) type AdminServer = (SocketAddr, BoxFuture<'static, io::Result<()>>);
@@ -125,6 +128,16 @@ fn limits(destination: &DestinationConfig) -> (String, DestinationLimits) {
         timeout_ms: u64::try_from(limits.timeout.as_millis()).unwrap_or(u64::MAX),
     };
     (destination.name.clone(), shown)
+}
+
+/// Returns a digest of the configuration of each destination and handler, which processes compare.
+pub(super) fn digests(settings: &Settings) -> Vec<(String, String)> {
+    let of = |one: Configuration| {
+        let digest = text::sha256_hex(one.lines.join("\n").as_bytes());
+        (one.name, digest[..DIGEST_CHARS].to_owned())
+    };
+    let all = configuration(settings).into_iter();
+    all.filter(|one| one.kind == ControlKind::Destination).map(of).collect()
 }
 
 /// Explains the configuration as `relais check` prints it: without secrets.

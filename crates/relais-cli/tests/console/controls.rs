@@ -303,9 +303,22 @@ fn attention_is_ordered_by_severity_and_lost_workers_are_one_item() {
         |pid: u64| json!({"worker": format!("w-{pid}"), "host": "h", "pid": pid, "alive": false});
     let open = json!({"served": true, "breaker": "open", "cause": "unreachable"});
     let pause = json!({"served": true, "pause": {"by": "ann", "reason": "a test"}});
+    let works = json!({"served": true, "breaker": "closed", "contacted": true, "succeeded": true});
+    let error = json!({"code": "HTTP_500", "message": "no"});
+    let errors =
+        json!({"served": true, "breaker": "closed", "contacted": true, "last_error": error});
+    let silent = json!({"served": true, "breaker": "closed", "last_error": error});
+    let failing = |name: &str, since: &str| {
+        let row = json!({"id": 1, "msg_key": "k", "since": since, "attempts": 3});
+        json!({"destination": name, "pending": 1, "failing_keys": 1, "failing": row})
+    };
     let overview = json!({
         "instances": [lost(1), lost(2), lost(3), lost(4)],
-        "destinations": {"billing": open, "archive": pause},
+        "destinations": {
+            "billing": open, "archive": pause, "crm": works, "erp": errors, "fax": silent, "mail": works,
+        },
+        // One fails for long, the other may recover by itself.
+        "backlogs": [failing("crm", "2020-01-01T00:00:00Z"), failing("mail", "2999-01-01T00:00:00Z")],
         "processes_need_operator": 2,
         "dead_letters_open": 1,
         "serde_errors": 0,
@@ -322,6 +335,9 @@ fn attention_is_ordered_by_severity_and_lost_workers_are_one_item() {
             ["breaker open: unreachable", [["billing", "#/destinations/billing"]], attention],
             ["lost", [["4 workers", workers]], workers],
             ["paused", [["archive", "#/destinations/archive"]], attention],
+            ["1 key is failing", [["crm", "#/destinations/crm"]], attention],
+            ["answers with errors", [["erp", "#/destinations/erp"]], attention],
+            ["no answer yet", [["fax", "#/destinations/fax"]], attention],
         ])
     );
 }

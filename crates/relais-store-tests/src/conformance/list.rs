@@ -406,6 +406,12 @@ macro_rules! store_conformance {
                 dead_letters_of_a_message_are_found_resolved_or_not
                 the_audit_is_listed_newest_first_and_in_pages
             }
+            backoff {
+                failing_keys_are_counted_beside_healthy_ones
+                a_row_in_backoff_is_sent_now_and_keeps_attempts_and_order
+                a_row_that_is_sent_now_is_settled_under_the_fence
+                what_is_not_in_backoff_is_not_sent_now
+            }
         }
     };
 }
@@ -419,6 +425,7 @@ mod tests {
     fn no_check_is_forgotten() {
         let modules = [
             ("accept", include_str!("accept.rs")),
+            ("backoff", include_str!("backoff.rs")),
             ("bulk", include_str!("bulk.rs")),
             ("bulk_rows", include_str!("bulk_rows.rs")),
             ("bytes", include_str!("bytes.rs")),

@@ -8,6 +8,7 @@ use relais_core::{
 };
 use tokio::sync::watch;
 
+use super::App;
 use crate::{
     bulk::{BulkRelay, BulkSettings},
     lanes::LaneKeeper,
@@ -86,6 +87,17 @@ impl Default for DestinationSettings {
             batch_max: 1_000,
             breaker: BreakerPolicy::default(),
         }
+    }
+}
+
+impl App {
+    /// Sets a digest of the configuration of a destination: its kind, target and limits, without secrets.
+    /// Processes that serve one destination with different digests are warned about once a minute, and
+    /// `relais status` and the console show them. `relais run` sets it.
+    #[must_use]
+    pub fn configuration_digest(mut self, destination: &str, digest: &str) -> Self {
+        self.configurations.insert(destination.to_owned(), digest.to_owned());
+        self
     }
 }
 

@@ -38,6 +38,7 @@ impl App {
         running.tasks.spawn(log_warnings(self.store.clone(), running.stop.clone()));
         let observer = running.observer();
         observer.identify(&worker, self.processes.process_types());
+        observer.set_configurations(self.configurations);
         let mut controlled = ControlledWorkers::default();
         let lease = WorkerLease::new(Arc::clone(&store), worker.clone(), self.lease);
         let keeper = |scope| {

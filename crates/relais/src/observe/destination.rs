@@ -12,7 +12,7 @@ use std::{
 use relais_core::{
     breaker::{BreakerState, OpenCause},
     bulk::Phase,
-    delivery::Problem,
+    delivery::{Problem, TargetContact},
     outbox::OutboxRow,
     time::Timestamp,
 };
@@ -75,8 +75,10 @@ pub struct DestinationSnapshot {
     pub reason: Option<Problem>,
     /// The time until which an open breaker stays open, to the second.
     pub open_until: Option<Timestamp>,
-    /// `true` once the target has answered a call.
+    /// `true` once the target has answered a call, if only with an error.
     pub contacted: bool,
+    /// `true` once a call has succeeded.
+    pub succeeded: bool,
     /// `true` while this process sends nothing, because an operator paused the destination.
     pub paused: bool,
     /// The last failed call.
@@ -195,7 +197,8 @@ impl DestinationCounters {
             cause,
             reason: reason.filter(|_| !is_closed),
             open_until: limits.open_for.map(|left| self.clock.second_after(left)),
-            contacted: limits.contacted,
+            contacted: limits.contact >= TargetContact::Answered,
+            succeeded: limits.contact == TargetContact::Succeeded,
             paused: limits.paused,
             last_error: lock(&self.last_error).clone(),
             last_delivered_at: delivered_at.map(Timestamp),

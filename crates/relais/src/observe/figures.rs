@@ -67,8 +67,10 @@ pub struct DestinationFigures {
     /// The time until which an open breaker stays open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_until: Option<Timestamp>,
-    /// `true` once the target has answered a call.
+    /// `true` once the target has answered a call, if only with an error.
     pub contacted: bool,
+    /// `true` once a call has succeeded.
+    pub succeeded: bool,
     /// `true` if every process applies the pause of an operator.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
@@ -83,6 +85,9 @@ pub struct DestinationFigures {
     pub rate: Option<String>,
     /// Maximum number of calls in flight in each process.
     pub concurrency: u32,
+    /// A digest of the configuration of the destination, if the process has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<String>,
     /// Bulk jobs that were planned.
     #[serde(skip_serializing_if = "is_zero")]
     pub jobs: u64,
@@ -198,6 +203,7 @@ impl DestinationFigures {
         self.in_flight += other.in_flight;
         self.jobs += other.jobs;
         self.contacted |= other.contacted;
+        self.succeeded |= other.succeeded;
         self.paused &= other.paused;
         if badness(other.breaker) > badness(self.breaker) {
             self.breaker = other.breaker;
@@ -241,11 +247,13 @@ fn of_one(snapshot: &DestinationSnapshot) -> DestinationFigures {
         reason: snapshot.reason.clone(),
         open_until: snapshot.open_until,
         contacted: snapshot.contacted,
+        succeeded: snapshot.succeeded,
         paused: snapshot.paused,
         last_error: snapshot.last_error.clone(),
         last_delivered_at: snapshot.last_delivered_at,
         rate: snapshot.rate.clone(),
         concurrency: snapshot.concurrency,
+        configuration: None,
         jobs: snapshot.jobs,
         phase: snapshot.phase,
     }

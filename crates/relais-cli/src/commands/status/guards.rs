@@ -35,6 +35,14 @@ pub(crate) struct DestinationGuards {
     #[serde(default)]
     pub(crate) open_until: Option<String>,
     pub(crate) calls: Option<Calls>,
+    /// True if the target has answered a call.
+    #[serde(default)]
+    pub(crate) contacted: bool,
+    /// True if a call has succeeded.
+    #[serde(default)]
+    pub(crate) succeeded: bool,
+    #[serde(default)]
+    pub(crate) last_error: Option<Reason>,
     /// The rate in force: `50/s`.
     #[serde(default)]
     pub(crate) rate: Option<String>,
@@ -143,6 +151,17 @@ impl DestinationGuards {
         let until = self.open_until.as_ref().map(|at| format!(" until {at}")).unwrap_or_default();
         let cause = self.cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default();
         Some(format!("is unavailable, breaker open{until}{cause}: {code}: {message}"))
+    }
+
+    /// Returns the last error of a target that no call has succeeded at, while the breaker does not show it.
+    pub(crate) fn contact(&self) -> Option<String> {
+        let Reason { code, message } = self.last_error.as_ref()?;
+        if self.succeeded || self.reason.is_some() {
+            return None;
+        }
+        let state =
+            if self.contacted { "has answered only with errors" } else { "has not answered" };
+        Some(format!("{state} since relais started: {code}: {message}"))
     }
 }
 

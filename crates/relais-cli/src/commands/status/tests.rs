@@ -2,7 +2,7 @@
 
 use relais_core::{
     bulk::{BulkJob, Phase},
-    query::{Backlog, Count, Overview},
+    query::{Backlog, Count, FailingRow, Overview},
     time::Timestamp,
 };
 use uuid::Uuid;
@@ -28,9 +28,15 @@ fn status(guards: Option<DestinationGuards>, bulk_jobs: Vec<BulkJob>) -> Status 
         unserved_inboxes: Vec::new(),
         workers: Vec::new(),
     };
-    let backlog = Backlog { destination: "contacts".into(), pending: 7, oldest: None, parked: 0 };
-    let destination =
-        DestinationStatus { backlog, defined: true, external: false, rate: None, guards };
+    let backlog = Backlog { destination: "contacts".into(), pending: 7, ..Backlog::default() };
+    let destination = DestinationStatus {
+        backlog,
+        defined: true,
+        external: false,
+        rate: None,
+        guards,
+        conflict: None,
+    };
     Status {
         store: "sqlite:relais.db".into(),
         database: "SQLite".into(),
@@ -103,4 +109,29 @@ fn rows_of_a_subscriber_without_a_worker_are_shown() {
     status.overview.unserved_inboxes = vec![Count { name: "@search".into(), rows: 2 }];
     let text = printed(&status);
     assert!(text.contains("2 wait in inbox @search, which no worker serves"), "{text}");
+}
+
+#[test]
+fn a_failing_key_is_shown_beside_healthy_ones() {
+    let mut status = status(None, Vec::new());
+    assert!(!printed(&status).contains("failing;"));
+    let backlog = &mut status.destinations[0].backlog;
+    backlog.failing_keys = 1;
+    backlog.failing = Some(FailingRow {
+        id: 17,
+        msg_key: "c-17\u{1b}[2J".into(),
+        since: Timestamp(-120_000_000),
+        attempts: 4,
+        next_attempt_at: Some(Timestamp(65_000_000)),
+        error_code: Some("HTTP_500".into()),
+        error_message: Some("answered 500".into()),
+    });
+    let text = printed(&status);
+    assert!(text.contains("FAILING"), "{text}");
+    let line = "contacts: 1 key is failing; oldest: outbox row 17 (key c-17\\u{1b}[2J), for 3m, \
+                4 attempts used, next in 5s: HTTP_500: answered 500\n";
+    assert!(text.contains(line), "{text}");
+    let json = serde_json::to_value(&status).unwrap();
+    assert_eq!(json["destinations"][0]["failing"]["attempts"], 4, "{json}");
+    assert_eq!(json["destinations"][0]["failing_keys"], 1, "{json}");
 }

@@ -9,8 +9,11 @@ use super::{
     state::{DestinationBacklog, TopConfig, TopState},
 };
 use crate::{
-    commands::status::guards::{self, DestinationGuards},
-    output::{LineBreaks, Tone, age, elide, escape},
+    commands::status::{
+        failing_text,
+        guards::{self, DestinationGuards},
+    },
+    output::{LineBreaks, Tone, age, elide, escape, wrap},
 };
 
 /// The default width of a terminal.
@@ -28,6 +31,11 @@ const NAME_MIN: usize = 12;
 /// Width of the rest of a line with a name, with a short reason.
 const BESIDE_NAME: usize = 60;
 
+/// The indent of details below the line of a destination.
+const DETAIL_INDENT: &str = "     ";
+/// The note of a destination that only rows name.
+const UNDEFINED: &str = "waits: no [[destination]] names it";
+
 /// A piece of a line.
 pub(super) type Piece = (String, Tone);
 pub(super) type Line = Vec<Piece>;
@@ -35,10 +43,34 @@ pub(super) type Line = Vec<Piece>;
 /// The choices of the operator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Choice {
-    /// The index of the selected destination.
-    pub(super) destination: usize,
+    /// The destination that is shown with its details.
+    pub(super) destination: SelectedRow,
     pub(super) paused: bool,
     pub(super) help: bool,
+}
+
+impl Choice {
+    /// Moves the selection.
+    pub(super) fn select(&mut self, to: impl FnOnce(usize) -> usize) {
+        if let SelectedRow::At(at) = self.destination {
+            self.destination = SelectedRow::At(to(at));
+        }
+    }
+}
+
+/// The selection of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SelectedRow {
+    /// The one with this index.
+    At(usize),
+    /// Every one that is in trouble, for a picture without a keyboard.
+    InTrouble,
+}
+
+impl Default for SelectedRow {
+    fn default() -> Self {
+        Self::At(0)
+    }
 }
 
 /// The input of the picture.
@@ -63,7 +95,7 @@ impl TopView<'_> {
     }
 }
 
-const HELP: [&str; 8] = [
+const HELP: [&str; 9] = [
     "received   rows that came into the inbox, per second",
     "handled    inbox rows whose handler, route or process is committed",
     "delivered  outbox rows that a destination has accepted",
@@ -71,6 +103,7 @@ const HELP: [&str; 8] = [
     "oldest     age of the oldest open row",
     "breaker    open: the destination is unavailable; its messages wait, and no",
     "           attempts are used",
+    "reason     may be cut; the selected destination shows all of it",
     "keys       q or Esc quits, p pauses, up and down select, ? closes this help",
 ];
 
@@ -106,20 +139,10 @@ fn fit(line: Line, width: usize) -> Line {
     kept
 }
 
-/// Wraps a text between words.
+/// Breaks a text into lines that fit, between words where possible.
 fn wrapped(text: &str, indent: &str, width: usize) -> Vec<Line> {
     let room = width.saturating_sub(indent.chars().count()).max(1);
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.into_iter().map(|line| vec![plain(format!("{indent}{line}"))]).collect()
+    wrap(text, room).lines().map(|line| vec![plain(format!("{indent}{line}"))]).collect()
 }
 
 fn plain(text: impl Into<String>) -> Piece {
@@ -267,7 +290,8 @@ fn destinations(scene: &TopView<'_>) -> Vec<Line> {
     );
     let mut lines = vec![vec![plain(head)]];
     for (number, row) in rows.iter().enumerate() {
-        let chosen = if number == choice.destination { ">" } else { " " };
+        let is_chosen = choice.destination == SelectedRow::At(number);
+        let chosen = if is_chosen { ">" } else { " " };
         let oldest = row.waiting.and_then(|waiting| waiting.oldest);
         let rate = history.now().and_then(|rates| rates.destinations.get(row.name).copied());
         let ((breaker, tone), _) = guards::show(row.guards);
@@ -282,19 +306,39 @@ fn destinations(scene: &TopView<'_>) -> Vec<Line> {
             (format!("{breaker:10}"), tone),
             (why(row), Tone::Waiting),
         ]);
-    }
-    if let Some(row) = rows.get(choice.destination) {
-        lines.extend(wrapped(&detail(state, row), "   ", scene.width));
+        let details = match is_chosen {
+            true => vec![detail(state, row)],
+            false if choice.destination == SelectedRow::InTrouble => troubles(state, row),
+            false => Vec::new(),
+        };
+        lines.extend(details.iter().flat_map(|text| wrapped(text, DETAIL_INDENT, scene.width)));
     }
     lines
 }
 
+/// Returns the trouble of a destination in a few words; the line may cut it.
 fn why(row: &DestinationLine<'_>) -> String {
     if !row.defined {
-        return "waits: no [[destination]] names it".to_owned();
+        return UNDEFINED.to_owned();
     }
     let reason = row.guards.and_then(|guards| guards.reason.as_ref());
-    reason.map_or_else(String::new, |reason| safe(&format!("{}: {}", reason.code, reason.message)))
+    let failing = row.waiting.map_or(0, |waiting| waiting.failing_keys);
+    match (reason, failing) {
+        (Some(reason), _) => safe(&format!("{}: {}", reason.code, reason.message)),
+        (None, 0) => String::new(),
+        (None, 1) => "1 key fails".to_owned(),
+        (None, keys) => format!("{keys} keys fail"),
+    }
+}
+
+/// Returns the whole texts about the trouble of a destination.
+fn troubles(state: &TopState, row: &DestinationLine<'_>) -> Vec<String> {
+    let undefined = (!row.defined).then(|| UNDEFINED.to_owned());
+    let open = row.guards.and_then(|guards| guards.suspension().or_else(|| guards.contact()));
+    let failing = row.waiting.and_then(|waiting| {
+        failing_text(waiting.failing_keys, waiting.failing.as_ref(), state.now)
+    });
+    [undefined, open, failing].into_iter().flatten().map(|text| safe(&text)).collect()
 }
 
 /// Returns the details of the selected destination.
@@ -308,11 +352,11 @@ fn detail(state: &TopState, row: &DestinationLine<'_>) -> String {
         (None, Some(why)) => format!("rates and breakers are unknown: {}", safe(why)),
         (None, None) => "the running relais does not serve it".to_owned(),
     };
-    let why =
-        row.guards.and_then(DestinationGuards::suspension).map(|why| format!("; {}", safe(&why)));
+    let troubles: String =
+        troubles(state, row).into_iter().map(|trouble| format!("; {trouble}")).collect();
     let in_force = row.guards.and_then(|guards| guards.rate.as_deref()).or(row.limit);
     let (name, limit) = (safe(row.name), in_force.unwrap_or("none"));
-    format!("{name}: rate limit {limit}; {counted}{}", why.unwrap_or_default())
+    format!("{name}: rate limit {limit}; {counted}{troubles}")
 }
 
 fn workers(state: &TopState) -> Vec<Line> {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use relais_core::{store::StoreDriver, time::Timestamp};
+use relais_core::{query::FailingRow, store::StoreDriver, time::Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -58,6 +58,11 @@ pub(super) struct DestinationBacklog {
     pub(super) destination: String,
     pub(super) pending: u64,
     pub(super) oldest: Option<Timestamp>,
+    #[serde(default)]
+    pub(super) failing_keys: u64,
+    /// The oldest row of these keys.
+    #[serde(default)]
+    pub(super) failing: Option<FailingRow>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -111,8 +111,65 @@ fn a_choice_stays_among_the_destinations() {
         [(KeyCommand::Up, 0), (KeyCommand::Down, 1), (KeyCommand::Down, 1), (KeyCommand::Up, 0)]
     {
         pressed(&mut choice, key, 2);
-        assert_eq!(choice.destination, wanted, "{key:?}");
+        assert_eq!(choice.destination, SelectedRow::At(wanted), "{key:?}");
     }
     pressed(&mut choice, KeyCommand::Down, 0);
-    assert_eq!(choice.destination, 0);
+    assert_eq!(choice.destination, SelectedRow::At(0));
+}
+
+/// Joins the lines of a picture, so that a text can be found that is wrapped.
+fn joined(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_whole_reason_of_a_destination_is_shown_in_80_columns() {
+    let url = format!("https://api.example.com/{}", "a".repeat(90));
+    let message = format!("{url} answered 503 Service Unavailable: no healthy upstream, try later");
+    let mut now = state(2, 300, 250);
+    let orders = now.destinations.get_mut("orders").unwrap();
+    orders.reason.as_mut().unwrap().message = message.clone();
+    let failing = json!({ "id": 17, "msg_key": "o-17", "since": now.now, "attempts": 4,
+                          "next_attempt_at": null, "error_code": "HTTP_500", "error_message": "it broke" });
+    now.backlogs[0].failing_keys = 2;
+    now.backlogs[0].failing = serde_json::from_value(failing).unwrap();
+    let place = TopConfig {
+        store: "sqlite:a.db".to_owned(),
+        sources: Vec::new(),
+        destinations: vec![("orders".to_owned(), None)],
+    };
+    let mut history = RateHistory::default();
+    history.add(&now);
+    for destination in [SelectedRow::At(0), SelectedRow::InTrouble] {
+        let choice = Choice { destination, ..Choice::default() };
+        let scene = TopView {
+            place: &place,
+            state: &now,
+            history: &history,
+            choice: &choice,
+            trouble: None,
+            width: 80,
+        };
+        let lines = picture(&scene).into_iter();
+        let lines = lines.map(|line| line.into_iter().map(|(text, _)| text).collect::<String>());
+        let lines: Vec<String> = lines.collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
+        // A word that is longer than a line is broken anywhere.
+        let text = joined(&lines.join("\n")).replace(' ', "");
+        assert!(text.contains(&message.replace(' ', "")), "{lines:#?}");
+        let failing = "2 keys are failing; oldest: outbox row 17 (key o-17), for 0s, 4 attempts used: HTTP_500: it broke";
+        assert!(text.contains(&failing.replace(' ', "")), "{lines:#?}");
+    }
+    let other = Choice { destination: SelectedRow::At(1), ..Choice::default() };
+    let scene = TopView {
+        place: &place,
+        state: &now,
+        history: &history,
+        choice: &other,
+        trouble: None,
+        width: 80,
+    };
+    let lines = picture(&scene).into_iter();
+    let text: String = lines.flatten().map(|(text, _)| text).collect();
+    assert!(text.contains("HTTP_503: https://api.…"), "it is cut elsewhere: {text}");
 }

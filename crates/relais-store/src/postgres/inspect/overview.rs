@@ -5,7 +5,7 @@ use relais_core::{
     inbox::InboxStatus,
     outbox::OutboxStatus,
     process::ProcessStatus,
-    query::{Backlog, Count, Overview, PAGE_MAX, WorkerRow},
+    query::{Backlog, Count, FAILING_READ_MAX, FailingRow, Overview, PAGE_MAX, WorkerRow},
 };
 use tokio_postgres::Row;
 
@@ -27,15 +27,23 @@ pub(super) async fn overview(client: &Client<'_>) -> Result<Overview, Failure> {
     let count_outbox = client.prepare_cached(sql!("count_outbox")).await?;
     let count_processes = client.prepare_cached(sql!("count_processes")).await?;
     let backlogs = client.prepare_cached(sql!("backlogs")).await?;
+    let failing = client.prepare_cached(sql!("failing_keys")).await?;
     let workers = client.prepare_cached(sql!("workers")).await?;
     let unknown = client.prepare_cached(sql!("unknown_types")).await?;
     let unserved = client.prepare_cached(sql!("unserved_inboxes")).await?;
     let count_outbox = async {
         let backlogs = client.query(&backlogs, &[&PARKED_LOOK_MAX]).await?;
-        let backlogs: Vec<Backlog> = backlogs.iter().map(backlog).collect();
+        let mut backlogs: Vec<Backlog> = backlogs.iter().map(backlog).collect();
         let pending: u64 = backlogs.iter().map(|backlog| backlog.pending).sum();
         let pending = i64::try_from(pending).unwrap_or(i64::MAX);
-        Ok((backlogs, client.query(&count_outbox, &[&EXACT_MAX, &pending]).await?))
+        let names: Vec<&str> = backlogs.iter().map(|b| b.destination.as_str()).collect();
+        let (failing, counts) = try_join(
+            client.query(&failing, &[&names, &row::count(FAILING_READ_MAX)]),
+            client.query(&count_outbox, &[&EXACT_MAX, &pending]),
+        )
+        .await?;
+        failing.iter().for_each(|found| add_failing(&mut backlogs, found));
+        Ok((backlogs, counts))
     };
     let ((backlogs, outbox), (unknown, unserved), (one, inbox, processes, workers)) = try_join3(
         count_outbox,
@@ -92,7 +100,23 @@ fn backlog(row: &Row) -> Backlog {
         pending: row::amount(row.get("pending")),
         oldest: row.get::<_, Option<Micros>>("oldest").map(|at| at.0),
         parked: row::amount(row.get("parked")),
+        ..Backlog::default()
     }
+}
+
+fn add_failing(backlogs: &mut [Backlog], row: &Row) {
+    let name: &str = row.get("destination");
+    let Some(backlog) = backlogs.iter_mut().find(|b| b.destination == name) else { return };
+    backlog.failing_keys = row::amount(row.get("keys"));
+    backlog.failing = Some(FailingRow {
+        id: row.get("id"),
+        msg_key: row.get("msg_key"),
+        since: row.get::<_, Micros>("since").0,
+        attempts: u32::try_from(row.get::<_, i32>("attempts")).unwrap_or_default(),
+        next_attempt_at: row.get::<_, Option<Micros>>("next_attempt_at").map(|at| at.0),
+        error_code: row.get("error_code"),
+        error_message: row.get("error_message"),
+    });
 }
 
 fn worker(row: &Row) -> WorkerRow {

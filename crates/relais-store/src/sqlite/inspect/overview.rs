@@ -4,7 +4,7 @@ use relais_core::{
     inbox::InboxStatus,
     outbox::OutboxStatus,
     process::ProcessStatus,
-    query::{Backlog, Count, Overview, PAGE_MAX, WorkerRow},
+    query::{Backlog, Count, FAILING_READ_MAX, FailingRow, Overview, PAGE_MAX, WorkerRow},
     store::StoreError,
 };
 use rusqlite::{Connection, Params};
@@ -81,10 +81,33 @@ fn backlogs(db: &Connection) -> Result<Vec<Backlog>, StoreError> {
             pending: c.count("pending"),
             oldest: c.time("oldest"),
             parked: c.count("parked"),
+            ..Backlog::default()
         })?;
-        backlogs.extend(backlog.filter(|backlog| backlog.pending > 0));
+        let Some(mut backlog) = backlog.filter(|backlog| backlog.pending > 0) else { continue };
+        add_failing(db, &mut backlog)?;
+        backlogs.push(backlog);
     }
     Ok(backlogs)
+}
+
+fn add_failing(db: &Connection, backlog: &mut Backlog) -> Result<(), StoreError> {
+    let params = (&backlog.destination, limit(FAILING_READ_MAX));
+    let found = first(db, include_str!("../sql/failing_keys.sql"), params, |c| {
+        let row = FailingRow {
+            id: c.integer("id"),
+            msg_key: c.string("msg_key"),
+            since: c.some_time("since"),
+            attempts: c.attempts("attempts"),
+            next_attempt_at: c.time("next_attempt_at"),
+            error_code: c.text("error_code"),
+            error_message: c.text("error_message"),
+        };
+        (c.count("keys"), row)
+    })?;
+    if let Some((keys, row)) = found {
+        (backlog.failing_keys, backlog.failing) = (keys, Some(row));
+    }
+    Ok(())
 }
 
 fn counts(db: &Connection, sql: &str, params: impl Params) -> Result<Vec<Count>, StoreError> {
