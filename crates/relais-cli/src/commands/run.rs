@@ -155,8 +155,8 @@ async fn until_ready(
                 show_duration(wait)
             )));
         }
-        warn!(database = place, "waiting for the database, at most {left:.0?} more: {error}");
         starting(&format!("waiting for the database at {place}: {error}"));
+        warn!(database = place, "waiting for the database, at most {left:.0?} more: {error}");
         tokio::select! {
             () = tokio::time::sleep(pause.min(left)) => {}
             name = signals.next() => {

@@ -111,7 +111,7 @@ pub async fn a_row_in_backoff_is_sent_now_and_keeps_attempts_and_order(f: &dyn F
     assert_eq!(send_now(f, 9_999).await, DecisionResult::NotFound);
 }
 
-/// Only the owner of the lane sends the row, whoever made it due.
+/// Only the owner of the lane sends a row that an operator made due.
 pub async fn a_row_that_is_sent_now_is_settled_under_the_fence(f: &dyn Fixture) {
     let ids = f.store().enqueue(vec![message("orders", "a")]).await.expect("enqueue");
     let lost = Worker::outbox(f, "orders", "lost").await;
