@@ -11,7 +11,7 @@ use relais::{
     http::{HttpSourceKeys, HttpTargetKeys, OnInvalidBody, SecretString},
     postgres::{AdoptDestination, Adoption},
 };
-use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaStartOffset};
+use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaStartOffset, RegistryKeys};
 use relais_core::{
     breaker::BreakerPolicy, extract::Mapping, outbox::OnDeadLetter, query::Retention,
     retry::RetryPolicy, route::Route,
@@ -155,6 +155,7 @@ fn source(source: &SourceSettings) -> Vec<String> {
     };
     let mut lines = vec![place, format!("source system `{source_system}`, {reads}"), limits];
     if let SourceOrigin::Kafka(kafka) = &source.origin {
+        lines.extend(registry(kafka.registry()));
         lines.extend(options(&kafka.options));
     }
     lines
@@ -204,6 +205,15 @@ fn kafka_origin(kafka: &KafkaSourceKeys) -> (String, String) {
     )
 }
 
+fn registry(keys: RegistryKeys<'_>) -> Option<String> {
+    let login = match (keys.user, keys.token) {
+        (Some(user), _) => format!(", as `{user}`"),
+        (None, Some(_)) => ", with a token".to_owned(),
+        (None, None) => String::new(),
+    };
+    keys.url.map(|url| format!("schemas of the registry at {url}{login}"))
+}
+
 /// Lists names only: any value may be a secret.
 fn options(options: &[(String, SecretString)]) -> Option<String> {
     let names: Vec<&str> = options.iter().map(|(name, _)| name.as_str()).collect();
@@ -243,7 +253,10 @@ fn destination(destination: &DestinationConfig) -> Vec<String> {
         format!("{}; {}", limits(&destination.limits), breaker(&destination.breaker)),
     ];
     match &destination.target {
-        TargetConfig::Kafka(kafka) => lines.extend(options(&kafka.options)),
+        TargetConfig::Kafka(kafka) => {
+            lines.extend(registry(kafka.registry()));
+            lines.extend(options(&kafka.options));
+        }
         TargetConfig::Salesforce(target) => lines.extend(salesforce::details(target)),
         TargetConfig::Amqp(_)
         | TargetConfig::Http(_)

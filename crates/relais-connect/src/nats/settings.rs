@@ -8,7 +8,8 @@ use relais_core::{
     decode::Decoder,
     extract::Pick,
     setting::{
-        ByteSize, FilePath, Hidden, Integer, Selector, SettingForm, SettingWords, TimeSpan, Word,
+        ByteSize, FilePath, Hidden, Integer, PlainDecoder, Selector, SettingForm, SettingWords,
+        TimeSpan, Word,
     },
     settings, text_kinds,
 };
@@ -58,7 +59,7 @@ settings! {
         /// `"none"` or `"cloudevents"`
         envelope: Word<NatsEnvelope> = NatsEnvelope::default();
         /// `"json"`, `"json-latin1"`, `"confluent-json"`, `"text"` or `"bytes"`
-        decoder: Word<Decoder> = Decoder::default();
+        decoder: PlainDecoder = Decoder::default();
         /// the JetStream domain of the stream, for example of a leaf node
         domain: Option<NatsName>;
         /// the seed of an nkey (`SU…`), instead of a login in `url`

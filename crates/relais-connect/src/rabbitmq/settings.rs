@@ -7,7 +7,10 @@ use std::fmt;
 use relais_core::{
     decode::Decoder,
     extract::Pick,
-    setting::{ByteSize, FilePath, Integer, NameText, Selector, SettingForm, SettingWords, Word},
+    setting::{
+        ByteSize, FilePath, Integer, NameText, PlainDecoder, Selector, SettingForm, SettingWords,
+        Word,
+    },
     settings, text_kinds,
 };
 use secrecy::{ExposeSecret, SecretString};
@@ -39,7 +42,7 @@ settings! {
         /// `"none"`, `"masstransit"` or `"cloudevents"`: the payload is in this envelope
         envelope: Word<RabbitEnvelope> = RabbitEnvelope::default();
         /// `"json"`, `"json-latin1"`, `"confluent-json"`, `"text"` or `"bytes"`
-        decoder: Word<Decoder> = Decoder::default();
+        decoder: PlainDecoder = Decoder::default();
         /// PEM file with the certificates that sign the broker's, besides those of the system
         tls_ca: Option<FilePath>;
         /// PEM file with the client's certificate chain

@@ -95,6 +95,12 @@ text_kinds! {
     pub JsonDecoder -> Decoder, "text", |text| Ok(text.parse::<Decoder>()?),
         show |decoder| decoder.as_str().to_owned(),
         form SettingForm::Words(vec!["json", "json-latin1"]);
+    /// The decoders that need no schema registry.
+    pub PlainDecoder -> Decoder, "text", |text| Ok(text.parse::<Decoder>()?),
+        show |decoder| decoder.as_str().to_owned(),
+        form SettingForm::Words(
+            Decoder::ALL.into_iter().filter(|one| !one.needs_schema()).map(Decoder::as_str).collect(),
+        );
 }
 
 const EMPTY: &str = "is empty; give it a value or remove the key";
@@ -210,6 +216,7 @@ impl SettingWords for Decoder {
         ("json", Self::Json),
         ("json-latin1", Self::JsonLatin1),
         ("confluent-json", Self::ConfluentJson),
+        ("confluent-avro", Self::ConfluentAvro),
         ("text", Self::Text),
         ("bytes", Self::Bytes),
     ];
