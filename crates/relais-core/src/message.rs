@@ -166,6 +166,9 @@ pub const HEADER_KEY: &str = "relais-key";
 /// Reserved header of an outbox row: when the message that caused it was received, in microseconds
 /// since 1970. It stays here: targets do not get it.
 pub const HEADER_RECEIVED: &str = "relais-received-at";
+/// Reserved header: the handler in another process that a command of a process is for. Only rows of relais's
+/// own inbox and outbox have it.
+pub const HEADER_HANDLER: &str = "relais-handler";
 /// The prefix of reserved headers.
 const HEADER_RESERVED: &str = "relais-";
 

@@ -246,6 +246,7 @@ fn destination(destination: &DestinationConfig) -> Vec<String> {
     let dead = match destination.on_dead_letter {
         OnDeadLetter::Park => "a dead letter parks its key",
         OnDeadLetter::Skip => "later messages continue past a dead letter",
+        OnDeadLetter::Retry => "no dead letters: a failing message is sent again",
     };
     let mut lines = vec![
         target(&destination.target),

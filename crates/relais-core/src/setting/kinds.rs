@@ -6,7 +6,7 @@ use super::{
     RawSetting, SettingForm, SettingKind,
     quantity::{self, Rate, show_duration, show_rate, show_size},
 };
-use crate::{decode::Decoder, extract::Pick, outbox::OnDeadLetter};
+use crate::{decode::Decoder, extract::Pick, outbox::OnDeadLetter, process::definition::KeyUse};
 
 /// The most characters of a name.
 const NAME_CHARS_MAX: usize = 200;
@@ -223,7 +223,13 @@ impl SettingWords for Decoder {
 }
 
 impl SettingWords for OnDeadLetter {
-    const WORDS: &'static [(&'static str, Self)] = &[("park", Self::Park), ("skip", Self::Skip)];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("park", Self::Park), ("skip", Self::Skip), ("retry", Self::Retry)];
+}
+
+impl SettingWords for KeyUse {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("once", Self::Once), ("while_open", Self::WhileOpen)];
 }
 
 /// A type that keeps a secret; its error does not repeat the text.

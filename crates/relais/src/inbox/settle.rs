@@ -7,7 +7,7 @@ use relais_core::{
     handler::Outcome,
     inbox::{InboxFate, InboxRow, InboxSettlement, decide},
     message::NewMessage,
-    process::{Change, DeadLetterChange},
+    process::{Change, DeadLetterChange, handler_step::address},
     store::{OutOfOrder, SettleOutcome, StoreError},
 };
 
@@ -42,7 +42,13 @@ impl InboxWorker {
         match &mut fate {
             InboxFate::Processed { messages, changes, .. } => {
                 changes.iter().for_each(warn);
+                let scope = &self.reader.keeper().fence().scope;
+                let inbox = scope.inbox().unwrap_or_default().to_owned();
                 let sent = changes.iter_mut().flat_map(|change| &mut change.messages);
+                let sent = sent.map(|message| {
+                    address(message, &inbox);
+                    message
+                });
                 let handling = self.handling(&entry.row);
                 self.mark(&entry.row, messages.iter_mut().chain(sent), handling);
                 log_handled(&entry.row);
