@@ -6,7 +6,7 @@ use super::{
     RawSetting, SettingForm, SettingKind,
     quantity::{self, Rate, show_duration, show_rate, show_size},
 };
-use crate::{decode::Decoder, extract::Pick, outbox::OnDeadLetter};
+use crate::{decode::Decoder, extract::Pick, message::Category, outbox::OnDeadLetter};
 
 /// The most characters of a name.
 const NAME_CHARS_MAX: usize = 200;
@@ -217,6 +217,11 @@ impl SettingWords for Decoder {
 
 impl SettingWords for OnDeadLetter {
     const WORDS: &'static [(&'static str, Self)] = &[("park", Self::Park), ("skip", Self::Skip)];
+}
+
+impl SettingWords for Category {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("event", Self::Event), ("command", Self::Command), ("reply", Self::Reply)];
 }
 
 /// A type that keeps a secret; its error does not repeat the text.
