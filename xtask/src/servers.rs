@@ -106,7 +106,22 @@ impl Servers {
         Ok(Starting { thread: thread::spawn(move || Self::start(&target)) })
     }
 
-    /// Only what benchmarks and crash loops use: an idle JVM costs them processor time.
+    /// Only what crash loops use.
+    pub(crate) fn starting_for_torture(workspace: &Workspace) -> Result<Starting> {
+        rabbitmq::install_if_missing(&workspace.target)?;
+        nats::install_if_missing(&workspace.target)?;
+        let (others, target) =
+            (Self::starting_postgres_and_kafka(workspace)?, workspace.target.clone());
+        let start = move || {
+            let (rabbitmq, nats) = (rabbitmq::start(&target)?, nats::start(&target)?);
+            let mut servers = others.ready()?;
+            servers.all.extend([rabbitmq, nats]);
+            Ok(servers)
+        };
+        Ok(Starting { thread: thread::spawn(start) })
+    }
+
+    /// Only what benchmarks use: an idle JVM costs them processor time.
     pub(crate) fn starting_postgres_and_kafka(workspace: &Workspace) -> Result<Starting> {
         postgres::install_if_missing()?;
         kafka::install_if_missing(&workspace.target)?;

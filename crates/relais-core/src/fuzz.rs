@@ -13,7 +13,7 @@ use crate::{
     inbox::{Content, InboxRow, NewInbox},
     json,
     limits::RateLimit,
-    message::{HEADER_VALUE, HeaderValue, HeaderValues, Headers},
+    message::{Category, HEADER_VALUE, HeaderValue, HeaderValues, Headers},
     repair::{self, Identity},
     retry::RetryPolicy,
     route::Route,
@@ -174,6 +174,7 @@ pub fn template(input: &[u8]) {
             payload: Some(template.clone()).filter(|template| !template.is_empty()),
             event_version: Some(version.clone()),
             headers: vec![event.to_owned()],
+            category: Category::Reply,
         };
         let made = route.apply(&row);
         assert_eq!(made, route.apply(&row), "the same event makes the same messages");

@@ -150,7 +150,22 @@ impl NewMessage {
             as_of_version: None,
         }
     }
+
+    /// Addresses a reply to the sender of its command: the header `reply-to` and the correlation id of the
+    /// command, or its message id if it has none. What the reply already has is kept.
+    pub fn answer(&mut self, command_id: &str, command: &Headers) {
+        if self.headers.get(HEADER_REPLY_TO).is_none()
+            && let Some(address) = command.get(HEADER_REPLY_TO)
+        {
+            self.headers.set(HEADER_REPLY_TO, address);
+        }
+        self.correlation_id
+            .get_or_insert_with(|| command.get("correlation-id").unwrap_or(command_id).to_owned());
+    }
 }
+
+/// The header with the address to which the reply to a command is sent.
+pub const HEADER_REPLY_TO: &str = "reply-to";
 
 /// Reserved header: the message has no value (`tombstone`) or one without bytes (`empty`).
 pub const HEADER_VALUE: &str = "relais-value";

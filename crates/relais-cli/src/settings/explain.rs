@@ -13,8 +13,8 @@ use relais::{
 };
 use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaStartOffset, RegistryKeys};
 use relais_core::{
-    breaker::BreakerPolicy, extract::Mapping, outbox::OnDeadLetter, query::Retention,
-    retry::RetryPolicy, route::Route,
+    breaker::BreakerPolicy, extract::Mapping, message::Category, outbox::OnDeadLetter,
+    query::Retention, retry::RetryPolicy, route::Route,
 };
 use serde::Serialize;
 
@@ -227,6 +227,11 @@ fn route(route: &Route) -> Vec<String> {
         Some(pointer) => format!("one message for each element of payload:{pointer}"),
     };
     let mut line = format!("{count}: `{event}` to `{}`", route.destination);
+    match route.category {
+        Category::Event => {}
+        Category::Command => line.push_str(", as a command"),
+        Category::Reply => line.push_str(", as the reply to its sender"),
+    }
     if let Some(version) = &route.version {
         let _ = write!(line, ", ignored if payload:{version} is older than the last seen");
     }
@@ -253,18 +258,19 @@ fn destination(destination: &DestinationConfig) -> Vec<String> {
         format!("{}; {dead}", retry(&destination.retry)),
         format!("{}; {}", limits(&destination.limits), breaker(&destination.breaker)),
     ];
+    let reply_to =
+        |to: &Option<String>| Some(format!("commands ask for replies to `{}`", to.as_ref()?));
     match &destination.target {
         TargetConfig::Kafka(kafka) => {
             lines.extend(registry(kafka.registry()));
             lines.extend(options(&kafka.options));
         }
         TargetConfig::Salesforce(target) => lines.extend(salesforce::details(target)),
-        TargetConfig::Amqp(_)
-        | TargetConfig::Http(_)
-        | TargetConfig::Log(_)
-        | TargetConfig::Nats(_)
-        | TargetConfig::Rabbitmq(_)
-        | TargetConfig::Servicebus(_) => {}
+        TargetConfig::Amqp(amqp) => lines.extend(reply_to(&amqp.reply_to)),
+        TargetConfig::Nats(nats) => lines.extend(reply_to(&nats.reply_to)),
+        TargetConfig::Rabbitmq(rabbitmq) => lines.extend(reply_to(&rabbitmq.reply_to)),
+        TargetConfig::Servicebus(keys) => lines.extend(reply_to(&keys.reply_to)),
+        TargetConfig::Http(_) | TargetConfig::Log(_) => {}
     }
     lines
 }

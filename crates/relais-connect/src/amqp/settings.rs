@@ -64,6 +64,8 @@ settings! {
         capability: Option<NameText>;
         /// `"none"` or `"cloudevents"`
         envelope: Word<AmqpEnvelope> = AmqpEnvelope::default();
+        /// the address to which commands ask for replies. A source reads it
+        reply_to: Option<AddressName>;
         /// a larger message is rejected before it is sent. Without it the limit is the one that the broker announces
         message_bytes_max: Option<ByteSize>;
         /// PEM file with the certificates that sign the broker's, besides those of the system

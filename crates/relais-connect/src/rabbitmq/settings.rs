@@ -63,6 +63,8 @@ settings! {
         envelope: Word<RabbitEnvelope> = RabbitEnvelope::default();
         /// for `masstransit`: the namespace of message types
         namespace: Option<NameText>;
+        /// the queue to which commands ask for replies. A source reads it
+        reply_to: Option<QueueName>;
         /// PEM file with the certificates that sign the broker's, besides those of the system
         tls_ca: Option<FilePath>;
         /// PEM file with the client's certificate chain
@@ -211,6 +213,10 @@ impl RabbitTargetKeys {
                 report("namespace", "is only for `envelope = \"masstransit\"`".to_owned());
             }
             _ => {}
+        }
+        if self.envelope == RabbitEnvelope::MassTransit && self.reply_to.is_some() {
+            let why = "is not for `envelope = \"masstransit\"`, which has its own reply addresses";
+            report("reply_to", why.to_owned());
         }
     }
 }

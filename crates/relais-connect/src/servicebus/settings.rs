@@ -76,6 +76,8 @@ settings! {
         envelope: Word<AmqpEnvelope> = AmqpEnvelope::default();
         /// a message with this header is [scheduled](servicebus.md#scheduled-messages)
         schedule_header: NameText = SCHEDULE_HEADER.to_owned();
+        /// the queue or topic to which commands ask for replies. A source reads it
+        reply_to: Option<NameText>;
         /// PEM file with the certificates that sign the server's, besides those of the system
         tls_ca: Option<FilePath>;
     }

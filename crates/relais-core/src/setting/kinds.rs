@@ -6,7 +6,7 @@ use super::{
     RawSetting, SettingForm, SettingKind,
     quantity::{self, Rate, show_duration, show_rate, show_size},
 };
-use crate::{decode::Decoder, extract::Pick, outbox::OnDeadLetter, process::definition::KeyUse};
+use crate::{decode::Decoder, extract::Pick, message::Category, outbox::OnDeadLetter, process::definition::KeyUse};
 
 /// The most characters of a name.
 const NAME_CHARS_MAX: usize = 200;
@@ -230,6 +230,11 @@ impl SettingWords for OnDeadLetter {
 impl SettingWords for KeyUse {
     const WORDS: &'static [(&'static str, Self)] =
         &[("once", Self::Once), ("while_open", Self::WhileOpen)];
+}
+
+impl SettingWords for Category {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("event", Self::Event), ("command", Self::Command), ("reply", Self::Reply)];
 }
 
 /// A type that keeps a secret; its error does not repeat the text.

@@ -17,7 +17,7 @@ use relais_core::{
     fault::{Judgement, Outlook},
     handler::Outcome,
     inbox::{InboxFate, InboxRow, decide},
-    message::NewMessage,
+    message::{Category, NewMessage},
     outbox::{OnDeadLetter, OutboxFate, settle},
     process::handler_step,
     publisher::Batching,
@@ -100,8 +100,8 @@ impl RemoteWork {
             RemoteReply::Failed(delivery) => delivery.clone(),
             _ => Delivery::Held,
         };
-        let keys = std::iter::once(row.msg_key.as_str());
-        let assessment = self.limits.learn(keys, std::slice::from_ref(&delivery), began);
+        let called = std::iter::once((row.msg_key.as_str(), Category::Event));
+        let assessment = self.limits.learn(called, std::slice::from_ref(&delivery), began);
         let judgement = assessment.judgements.first().copied().unwrap_or(Judgement::TARGET);
         match reply {
             RemoteReply::Done { mut messages, data } => {

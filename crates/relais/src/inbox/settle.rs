@@ -6,7 +6,7 @@ use relais_core::{
     delivery::Problem,
     handler::Outcome,
     inbox::{InboxFate, InboxRow, InboxSettlement, decide},
-    message::NewMessage,
+    message::{Category, NewMessage},
     process::{Change, DeadLetterChange, handler_step::address},
     store::{OutOfOrder, SettleOutcome, StoreError},
 };
@@ -111,6 +111,9 @@ impl InboxWorker {
     ) {
         for message in &mut messages {
             message.causation_id.get_or_insert_with(|| entry.row.message_id.clone());
+            if message.category == Category::Reply {
+                message.answer(&entry.row.message_id, &entry.row.headers);
+            }
             if message.correlation_id.is_none() {
                 let correlation = entry.row.headers.get("correlation-id");
                 message.correlation_id = correlation.map(str::to_owned);
