@@ -141,7 +141,11 @@ impl World {
     fn replay(&self) {
         let replayed = replay(&self.definition, &self.numbered_log()).unwrap();
         let differences = replayed.differences(&self.definition, &self.process);
-        assert!(self.changed_by_hand || differences.is_empty(), "{differences:#?}\n{:#?}", self.log);
+        assert!(
+            self.changed_by_hand || differences.is_empty(),
+            "{differences:#?}\n{:#?}",
+            self.log
+        );
     }
 
     fn numbered_log(&self) -> Vec<LogEntry> {

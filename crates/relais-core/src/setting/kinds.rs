@@ -6,7 +6,10 @@ use super::{
     RawSetting, SettingForm, SettingKind,
     quantity::{self, Rate, show_duration, show_rate, show_size},
 };
-use crate::{decode::Decoder, extract::Pick, message::Category, outbox::OnDeadLetter, process::definition::KeyUse};
+use crate::{
+    decode::Decoder, extract::Pick, message::Category, outbox::OnDeadLetter,
+    process::definition::KeyUse,
+};
 
 /// The most characters of a name.
 const NAME_CHARS_MAX: usize = 200;

@@ -8,7 +8,7 @@ use relais_core::{
     inspect::InspectExt,
     lane::{OwnedLane, Scope},
     process::{
-        Change, ChangeOutcome, DeadLetterChange, Entry, Process, ProcessEvent, ProcessRef,
+        Change, ChangeOutcome, DeadLetterChange, Entry, KeyHold, Process, ProcessEvent, ProcessRef,
         ProcessStatus, Timer, TimerChange, TimerOwner,
     },
     query::{CleanupMode, PAGE_MAX, Retention},
@@ -34,6 +34,7 @@ fn begun(business_key: Option<&str>) -> Change {
         process_type,
         definition: 1,
         business_key,
+        key_hold: KeyHold::Once,
         status: ProcessStatus::Running,
         current_step: Some("pay".into()),
         data: "{}".into(),
