@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
 };
 
-use relais::postgres::AdoptDestination;
+use relais::adopt::AdoptDestination;
 
 use super::{
     ProcessSettings, Settings, SourceOrigin,

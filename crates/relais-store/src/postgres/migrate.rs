@@ -36,6 +36,12 @@ pub const SCRIPTS: &[Script] = &[
         needs: 4,
         sql: include_str!("migrations/0005_sql_interface.sql"),
     },
+    Script {
+        number: 6,
+        name: "adopted_inbox",
+        needs: 4,
+        sql: include_str!("migrations/0006_adopted_inbox.sql"),
+    },
 ];
 
 /// Returns the scripts as one text, for an operator who applies them by hand.

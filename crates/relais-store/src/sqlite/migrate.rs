@@ -37,6 +37,12 @@ pub const SCRIPTS: &[Script] = &[
         needs: 4,
         sql: include_str!("migrations/0005_sql_interface.sql"),
     },
+    Script {
+        number: 6,
+        name: "adopted_inbox",
+        needs: 4,
+        sql: include_str!("migrations/0006_adopted_inbox.sql"),
+    },
 ];
 
 const CREATE_SCHEMA: &str = include_str!("sql/create_schema.sql");
