@@ -1,6 +1,6 @@
 //! The database of a test: PostgreSQL or SQLite, with the same statements where they can be.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::support::postgres::PostgresSchema;
 
@@ -56,7 +56,7 @@ impl TestDatabase {
     }
 }
 
-fn texts_of_file(path: &PathBuf, sql: &str) -> rusqlite::Result<Vec<String>> {
+fn texts_of_file(path: &Path, sql: &str) -> rusqlite::Result<Vec<String>> {
     let db = rusqlite::Connection::open(path)?;
     db.busy_timeout(std::time::Duration::from_secs(30))?;
     let sql = WORDS.iter().fold(sql.to_owned(), |sql, (from, to)| sql.replace(from, to));
