@@ -1,7 +1,7 @@
 //! The flows under torture beside the plain one from outbox and source to a target.
 //!
 //! - `salesforce`: bulk jobs that fail half-way, in a simulated org
-//! - `kafka`: from topic to topic, with a broker that is killed
+//! - `brokers`: Kafka, RabbitMQ and NATS, from topic to topic, with brokers that are killed
 //! - `ledger`, `orders`: a service of a user, with a handler that keeps a ledger and with processes, whose
 //!   commands go to `services`
 //! - `trouble`: a target with outages, slow answers and poison keys
@@ -9,7 +9,7 @@
 //! Each flow starts what it needs, adds its settings, writes with faults, calms down, drains, is checked
 //! and gives its figures.
 
-pub(crate) mod kafka;
+pub(crate) mod brokers;
 mod ledger;
 mod orders;
 mod salesforce;
@@ -30,7 +30,7 @@ use crate::{
     store_run::RunPlan,
     writers::SharedState,
 };
-use kafka::Kafka;
+use brokers::Brokers;
 use ledger::LedgerFlow;
 use salesforce::Salesforce;
 use trouble::TroubleFlow;
@@ -54,29 +54,24 @@ pub(crate) struct Flows {
     salesforce: Salesforce,
     ledger: LedgerFlow,
     trouble: TroubleFlow,
-    kafka: Option<Kafka>,
+    brokers: Brokers,
 }
 
 impl Flows {
     /// Starts what they need beside the database.
     pub(crate) async fn start(context: &FlowContext) -> Result<Self> {
-        let kafka = match context.plan.tools.kafka.clone() {
-            Some(broker) => Some(Kafka::start(broker).await?),
-            None => None,
-        };
+        let brokers = Brokers::start(&context.plan.tools.brokers).await?;
         let ledger = LedgerFlow::start(context).await?;
         let (salesforce, trouble) =
             (Salesforce::start().await?, TroubleFlow::start(context).await?);
-        Ok(Self { salesforce, ledger, trouble, kafka })
+        Ok(Self { salesforce, ledger, trouble, brokers })
     }
 
     /// Writes the settings of every process of the run, including those of the flows.
     pub(crate) fn write_settings(&self, context: &FlowContext, own: &str) -> Result<()> {
         let mut text = own.to_owned() + &self.salesforce.settings(&context.base);
-        if let Some(kafka) = &self.kafka {
-            text += &kafka.settings();
-            kafka.write_settings(context, &text)?;
-        }
+        text += &self.brokers.settings();
+        self.brokers.write_settings(context, &text)?;
         self.trouble.write_settings(context)?;
         Ok(std::fs::write(context.program.folder.join("relais.toml"), text)?)
     }
@@ -86,7 +81,7 @@ impl Flows {
         self.salesforce.go(context);
         self.ledger.go(context);
         let mut nodes = self.trouble.go(context);
-        nodes.extend(self.kafka.iter_mut().flat_map(|kafka| kafka.go(context)));
+        nodes.extend(self.brokers.go(context));
         nodes
     }
 
@@ -95,10 +90,7 @@ impl Flows {
         self.salesforce.calm().await?;
         self.ledger.calm().await?;
         self.trouble.calm().await?;
-        match &mut self.kafka {
-            Some(kafka) => kafka.calm().await,
-            None => Ok(()),
-        }
+        self.brokers.calm().await
     }
 
     /// Ends the writing, once the shared state is closed.
@@ -106,19 +98,14 @@ impl Flows {
         self.salesforce.finish().await?;
         self.ledger.finish().await?;
         self.trouble.finish().await?;
-        match &mut self.kafka {
-            Some(kafka) => kafka.finish().await,
-            None => Ok(()),
-        }
+        self.brokers.finish().await
     }
 
     /// Returns open work. Call it before reading the rows of the run: a record read here is a row then.
     pub(crate) async fn open(&self, base: &Base) -> Result<Vec<String>> {
-        let mut open = match &self.kafka {
-            Some(kafka) => kafka.open().await?,
-            None => Vec::new(),
-        };
-        open.extend(self.salesforce.open(&mut base.connect().await?).await?);
+        let mut client = base.connect().await?;
+        let mut open = self.brokers.open(&mut client).await?;
+        open.extend(self.salesforce.open(&mut client).await?);
         open.extend(self.ledger.open().await?);
         Ok(open)
     }
@@ -133,10 +120,7 @@ impl Flows {
         self.salesforce.check(&mut client, findings).await?;
         self.ledger.check(findings).await?;
         self.trouble.check(&mut client, findings).await?;
-        match &self.kafka {
-            Some(kafka) => kafka.check(&mut client, findings).await,
-            None => Ok(()),
-        }
+        self.brokers.check(&mut client, findings).await
     }
 
     /// Returns the counts of each flow.
@@ -144,7 +128,7 @@ impl Flows {
         let mut counts = self.salesforce.counts().to_vec();
         counts.extend(self.ledger.counts());
         counts.extend(self.trouble.counts());
-        counts.extend(self.kafka.iter().flat_map(Kafka::counts));
+        counts.extend(self.brokers.counts());
         counts
     }
 

@@ -27,8 +27,12 @@ pub(crate) enum Flow {
     Contact,
     /// Posted to the ledger, which sends a message about it.
     Booked,
-    /// Produced to a topic, and routed to another.
+    /// Produced to a topic of Kafka, and routed to another.
     Record,
+    /// Sent to a queue of RabbitMQ, and routed to another.
+    Queued,
+    /// Sent to a stream of NATS, and routed to another.
+    Streamed,
     /// WrittenKeys with a business row into the outbox, for a target in trouble: with the default retry, and
     /// with few attempts.
     Patient,
@@ -54,12 +58,14 @@ pub(crate) struct MessageName {
 }
 
 impl Flow {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Sent,
         Self::Heard,
         Self::Contact,
         Self::Booked,
         Self::Record,
+        Self::Queued,
+        Self::Streamed,
         Self::Patient,
         Self::Strict,
     ];
@@ -71,6 +77,8 @@ impl Flow {
             Self::Contact => 'c',
             Self::Booked => 'b',
             Self::Record => 'r',
+            Self::Queued => 'u',
+            Self::Streamed => 't',
             Self::Patient => 'p',
             Self::Strict => 'q',
         }
@@ -193,6 +201,12 @@ impl Arrivals {
             Some(name) => table.note(name, hash(message_id), self.started, now),
             None => table.unknown.push(text.to_owned()),
         }
+    }
+
+    /// Writes down the arrival of a payload that a writer made.
+    pub(crate) fn note_payload(&self, payload: &[u8], message_id: &str) {
+        let value: serde_json::Value = serde_json::from_slice(payload).unwrap_or_default();
+        self.note(value["name"].as_str().unwrap_or_default(), message_id);
     }
 
     /// Returns the number of messages that have arrived.

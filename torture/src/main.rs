@@ -3,7 +3,7 @@
 //! - `store_run`: one database with everything around it, from the first fault to the checker
 //! - `writers`, `sink`: senders and target of messages; `history`: the messages that both know
 //! - `node`, `faults`, `disk`: the processes and their faults; `rng`: random numbers from one seed
-//! - `flows`: Salesforce, Kafka, a service with the library, a target in trouble
+//! - `flows`: Salesforce, brokers, a service with the library, a target in trouble
 //! - `check`: the checker; `figures`, `event_log`: its report
 //!
 //! Invariant: nothing here uses the inside of relais. Rows are written and read with plain SQL, processes
@@ -38,7 +38,7 @@ use clap::{Parser, ValueEnum};
 use disk::Disk;
 use event_log::EventLog;
 use figures::{Minimums, StoreOutcome};
-use flows::kafka::KafkaBroker;
+use flows::brokers::{BrokerServer, BrokerServers};
 use node::NodeProgram;
 use store_run::{FaultTools, RunPlan};
 
@@ -109,6 +109,18 @@ struct TortureArgs {
     /// A program that restarts it as a crash would
     #[arg(long, env = "RELAIS_TEST_KAFKA_RESTART")]
     restart_kafka: Option<PathBuf>,
+    /// A private RabbitMQ, `amqp://…`
+    #[arg(long, env = "RELAIS_TEST_RABBITMQ")]
+    rabbitmq: Option<String>,
+    /// A program that restarts it as a crash would
+    #[arg(long, env = "RELAIS_TEST_RABBITMQ_RESTART")]
+    restart_rabbitmq: Option<PathBuf>,
+    /// A private NATS server, `nats://…`
+    #[arg(long, env = "RELAIS_TEST_NATS")]
+    nats: Option<String>,
+    /// A program that restarts it as a crash would
+    #[arg(long, env = "RELAIS_TEST_NATS_RESTART")]
+    restart_nats: Option<PathBuf>,
     /// libfaketime, for a process whose clock is a day ahead
     #[arg(long, env = "RELAIS_TEST_FAKETIME")]
     faketime: Option<PathBuf>,
@@ -265,14 +277,7 @@ impl StoreRun {
 
 /// Gets what the faults need, or says what is not tortured.
 fn tools(args: &TortureArgs, store: StoreKind, disk: &Path) -> Result<FaultTools> {
-    let mut tools = FaultTools::default();
-    match &args.kafka {
-        Some(address) => {
-            let restart = args.restart_kafka.clone();
-            tools.kafka = Some(KafkaBroker { address: address.clone(), restart });
-        }
-        None => missing("records through Kafka", "set RELAIS_TEST_KAFKA")?,
-    }
+    let mut tools = FaultTools { brokers: brokers(args)?, ..FaultTools::default() };
     match store {
         StoreKind::Postgres => {
             tools.restart = args.restart_postgres.clone();
@@ -290,6 +295,24 @@ fn tools(args: &TortureArgs, store: StoreKind, disk: &Path) -> Result<FaultTools
         },
     }
     Ok(tools)
+}
+
+fn brokers(args: &TortureArgs) -> Result<BrokerServers> {
+    let server = |address: &Option<String>, restart: &Option<PathBuf>, what, hint| {
+        let Some(address) = address.clone() else { return missing(what, hint).map(|()| None) };
+        Ok(Some(BrokerServer { address, restart: restart.clone() }))
+    };
+    let (kafka, rabbitmq, nats) = ("records through Kafka", "messages of RabbitMQ", "NATS streams");
+    Ok(BrokerServers {
+        kafka: server(&args.kafka, &args.restart_kafka, kafka, "set RELAIS_TEST_KAFKA")?,
+        rabbitmq: server(
+            &args.rabbitmq,
+            &args.restart_rabbitmq,
+            rabbitmq,
+            "set RELAIS_TEST_RABBITMQ",
+        )?,
+        nats: server(&args.nats, &args.restart_nats, nats, "set RELAIS_TEST_NATS")?,
+    })
 }
 
 /// Continuous integration must not pass without what it is there to test.

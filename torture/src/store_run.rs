@@ -18,7 +18,7 @@ use crate::{
     event_log::EventLog,
     faults::{self, FaultControl, NodeSlot},
     figures::StoreOutcome,
-    flows::{FlowContext, Flows, kafka::KafkaBroker},
+    flows::{FlowContext, Flows, brokers::BrokerServers},
     history::{ArrivalTable, Flow},
     node::{NodeProcess, NodeProgram},
     rng::Rng,
@@ -68,7 +68,7 @@ pub(crate) struct FaultTools {
     pub(crate) faketime: Option<PathBuf>,
     /// The disk of the database, if it has its own.
     pub(crate) disk: Option<Arc<Disk>>,
-    pub(crate) kafka: Option<KafkaBroker>,
+    pub(crate) brokers: BrokerServers,
 }
 
 pub(crate) async fn run(

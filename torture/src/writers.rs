@@ -121,6 +121,8 @@ impl MessageName {
             Flow::Heard => "Heard",
             Flow::Booked => "Posted",
             Flow::Record => "Recorded",
+            Flow::Queued => "Queued",
+            Flow::Streamed => "Streamed",
         }
     }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::{
     broker_script::{self, broker},
     certificates, command,
-    maven::{self, MavenBroker},
+    maven::{self, MavenBroker, MavenForm},
     ports,
     scratch::{Scratch, Stop},
     servers::{PrivateServer, ServerOutcome},
@@ -44,6 +44,7 @@ pub(crate) const ARTEMIS: AmqpBroker = AmqpBroker {
         name: "ActiveMQ Artemis",
         folder: "artemis",
         pom: include_str!("../artemis/pom.xml"),
+        form: MavenForm::Jars,
     },
     variables: [
         "RELAIS_TEST_ARTEMIS",
@@ -73,6 +74,7 @@ pub(crate) const QPID: AmqpBroker = AmqpBroker {
         name: "Qpid Broker-J",
         folder: "qpid",
         pom: include_str!("../qpid/pom.xml"),
+        form: MavenForm::Jars,
     },
     variables: [
         "RELAIS_TEST_QPID",

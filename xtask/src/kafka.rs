@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use crate::{
     broker_script::{self, broker},
     command,
-    maven::{self, MavenBroker},
+    maven::{self, MavenBroker, MavenForm},
     ports,
     scratch::{Scratch, Stop},
     servers::{PrivateServer, ServerOutcome},
@@ -37,8 +37,12 @@ const STOP: Stop = Stop { pid_file: "pid", signal: "KILL" };
 const SETTINGS: &str = include_str!("../kafka/server.properties");
 const LOGGING: &str = include_str!("../kafka/log4j2.properties");
 
-pub(crate) const BROKER: MavenBroker =
-    MavenBroker { name: NAME, folder: "kafka", pom: include_str!("../kafka/pom.xml") };
+pub(crate) const BROKER: MavenBroker = MavenBroker {
+    name: NAME,
+    folder: "kafka",
+    pom: include_str!("../kafka/pom.xml"),
+    form: MavenForm::Jars,
+};
 /// The arguments of Java, and a part of the line that the broker prints when it serves.
 const ARGUMENTS: [&str; 5] = [
     "-Dlog4j2.configurationFile=log4j2.properties",

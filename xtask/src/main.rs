@@ -4,6 +4,7 @@
 //! whatever it starts is stopped and removed again, however it ends (see [`scratch`]).
 
 mod amqp;
+mod apicurio;
 mod apt;
 mod axe;
 mod bench;

@@ -30,6 +30,16 @@ pub(crate) struct MavenBroker {
     /// Its folder in `xtask`, with the `pom.xml`, and in the folder of compiled files.
     pub(crate) folder: &'static str,
     pub(crate) pom: &'static str,
+    pub(crate) form: MavenForm,
+}
+
+/// The form in which a broker is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MavenForm {
+    /// Jars, which the pom names as dependencies.
+    Jars,
+    /// One archive with all its jars, which the pom names for the dependency plugin.
+    Archive,
 }
 
 impl MavenBroker {
@@ -78,7 +88,12 @@ impl MavenBroker {
         copy.args(["--batch-mode", "--quiet", "--strict-checksums", "-Dstyle.color=never"]);
         let pom = command::root().join("xtask").join(self.folder).join("pom.xml");
         copy.arg("--file").arg(pom);
-        copy.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
+        match self.form {
+            MavenForm::Jars => {
+                copy.args(["dependency:copy-dependencies", "-DincludeScope=runtime"])
+            }
+            MavenForm::Archive => copy.arg("dependency:unpack"),
+        };
         copy.arg(format!("-DoutputDirectory={}", folder.display()));
         command::output(&mut copy)?;
         fs::write(folder.join("pom.xml"), self.pom)
@@ -133,8 +148,9 @@ mod tests {
 
     #[test]
     fn the_version_of_a_broker_stands_in_its_pom() {
-        for broker in [crate::kafka::BROKER, crate::amqp::ARTEMIS.jars, crate::amqp::QPID.jars] {
-            let version = broker.version();
+        use crate::{amqp, apicurio, kafka};
+        for broker in [kafka::BROKER, amqp::ARTEMIS.jars, amqp::QPID.jars, apicurio::REGISTRY] {
+            let version = broker.version().trim_end_matches(".Final");
             assert!(version.split('.').all(|part| part.parse::<u32>().is_ok()), "{version}");
         }
     }

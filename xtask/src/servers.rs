@@ -10,12 +10,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    amqp, axe, chromium, faketime, kafka, languages, nats, pgbouncer, postgres, promtool, rabbitmq,
-    scratch::Scratch, workspace::Workspace,
+    amqp, apicurio, axe, chromium, faketime, kafka, languages, nats, pgbouncer, postgres, promtool,
+    rabbitmq, scratch::Scratch, workspace::Workspace,
 };
 
 /// All variables about servers.
-const VARIABLES: [&str; 27] = [
+const VARIABLES: [&str; 31] = [
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
     kafka::RESTART_VARIABLE,
@@ -43,6 +43,10 @@ const VARIABLES: [&str; 27] = [
     amqp::QPID.variables[2],
     amqp::QPID.variables[3],
     amqp::OPEN_VARIABLE,
+    apicurio::ADDRESS_VARIABLE,
+    apicurio::RESTART_VARIABLE,
+    apicurio::SECURE_VARIABLE,
+    apicurio::CERTIFICATES_VARIABLE,
 ];
 
 /// A running private server; it ends with its directory.
@@ -91,6 +95,7 @@ impl Servers {
         rabbitmq::install_if_missing(&workspace.target)?;
         nats::install_if_missing(&workspace.target)?;
         amqp::install_if_missing(&workspace.target)?;
+        apicurio::install_if_missing(&workspace.target)?;
         chromium::install_if_missing()?;
         promtool::install_if_missing(&workspace.target)?;
         pgbouncer::install_if_missing(&workspace.target)?;
@@ -101,7 +106,22 @@ impl Servers {
         Ok(Starting { thread: thread::spawn(move || Self::start(&target)) })
     }
 
-    /// Only what benchmarks and crash loops use: an idle JVM costs them processor time.
+    /// Only what crash loops use.
+    pub(crate) fn starting_for_torture(workspace: &Workspace) -> Result<Starting> {
+        rabbitmq::install_if_missing(&workspace.target)?;
+        nats::install_if_missing(&workspace.target)?;
+        let (others, target) =
+            (Self::starting_postgres_and_kafka(workspace)?, workspace.target.clone());
+        let start = move || {
+            let (rabbitmq, nats) = (rabbitmq::start(&target)?, nats::start(&target)?);
+            let mut servers = others.ready()?;
+            servers.all.extend([rabbitmq, nats]);
+            Ok(servers)
+        };
+        Ok(Starting { thread: thread::spawn(start) })
+    }
+
+    /// Only what benchmarks use: an idle JVM costs them processor time.
     pub(crate) fn starting_postgres_and_kafka(workspace: &Workspace) -> Result<Starting> {
         postgres::install_if_missing()?;
         kafka::install_if_missing(&workspace.target)?;
@@ -118,6 +138,7 @@ impl Servers {
         thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka::start(target));
             let rabbitmq = scope.spawn(|| rabbitmq::start(target));
+            let registry = scope.spawn(|| apicurio::start(target));
             let amqp = amqp::ALL.map(|broker| scope.spawn(move || amqp::start(broker, target)));
             let postgres = postgres::start()?;
             let tools = [
@@ -129,7 +150,7 @@ impl Servers {
             ];
             let mut brokers =
                 vec![joined(kafka.join())?, joined(rabbitmq.join())?, nats::start(target)?];
-            for broker in amqp {
+            for broker in amqp.into_iter().chain([registry]) {
                 brokers.push(joined(broker.join())?);
             }
             Ok(Self { all: [postgres].into_iter().chain(brokers).chain(tools).collect() })

@@ -57,7 +57,7 @@ impl TortureOptions {
 pub(crate) fn run(options: &TortureOptions) -> Result<ExitCode> {
     compiler::ensure()?;
     let workspace = Workspace::load()?;
-    let starting = Servers::starting_postgres_and_kafka(&workspace)?;
+    let starting = Servers::starting_for_torture(&workspace)?;
     // As users have it, and fast: what has not moved cannot be lost.
     let mut build = cargo(["build", "--workspace", "--all-features", "--bins"]);
     if !options.debug {

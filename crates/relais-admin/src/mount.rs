@@ -122,6 +122,7 @@ fn configuration((name, settings): &(String, DestinationSettings)) -> Configurat
     let dead = match on_dead_letter {
         OnDeadLetter::Park => "a dead letter parks its key",
         OnDeadLetter::Skip => "later messages are sent past a dead letter",
+        OnDeadLetter::Retry => "no dead letters: a failing message is sent again",
     };
     let lines = vec![
         format!(

@@ -108,6 +108,15 @@ impl Settings {
         self.destination_names().any(|name| name == destination)
     }
 
+    /// Returns whether rows of a destination are delivered: a `[[destination]]` has this name, or it is the inbox
+    /// of steps by a handler.
+    pub(crate) fn delivers_to(&self, destination: &str) -> bool {
+        let steps = self.processes.iter().any(|p| !p.definition.handler_commands().is_empty());
+        let is_inbox =
+            destination == relais_core::process::handler_step::inbox_destination(&self.inbox_name);
+        self.defines(destination) || (steps && is_inbox)
+    }
+
     pub(crate) fn destination_names(&self) -> impl Iterator<Item = &str> {
         let served = self.destinations.iter().map(|d| &d.name);
         served.chain(&self.external).map(String::as_str)

@@ -268,7 +268,7 @@ pub(crate) async fn app(
 /// Returns the operator of processes, with the definitions of the settings.
 pub(crate) fn operator(settings: &Settings, store: Arc<dyn StoreDriver>) -> Operator {
     let definitions = settings.processes.iter().map(|process| process.definition.clone());
-    Operator::new(store, definitions.collect())
+    Operator::new(store, definitions.collect()).inbox(&settings.inbox_name)
 }
 
 /// Builds every part that needs no connection, and returns those that fail.

@@ -140,6 +140,72 @@ fn a_record_that_could_not_be_read_is_repaired_and_sent_on() {
     assert!(row["raw_payload_base64"].is_string(), "the original is kept: {row:#}");
 }
 
+/// Registers a schema at the real registry, and returns its URL and the id; nothing without a registry.
+fn registered(subject: &str, schema: &serde_json::Value) -> Option<(String, u32)> {
+    let Ok(url) = std::env::var("RELAIS_TEST_REGISTRY") else {
+        assert!(std::env::var_os("CI").is_none(), "RELAIS_TEST_REGISTRY is not set");
+        eprintln!("NOT TESTED: the schema registry; set RELAIS_TEST_REGISTRY to its URL");
+        return None;
+    };
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let path = format!("/{path}/subjects/{subject}/versions");
+    let body = serde_json::json!({"schema": schema.to_string()}).to_string();
+    let headers = [("content-type", "application/vnd.schemaregistry.v1+json")];
+    let (status, answer) = support::post(address.parse().unwrap(), &path, &headers, &body);
+    assert_eq!(status, 200, "{answer}");
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    Some((url, answer["id"].as_u64().unwrap().try_into().unwrap()))
+}
+
+#[test]
+fn avro_is_reprocessed_and_written_with_the_registry() {
+    let Some(broker) = Broker::from_environment() else { return };
+    let (from, to) = (broker.topic("avro", 1), broker.topic("out", 1));
+    let subject = format!("{}-value", from.name);
+    let schema = serde_json::json!({"type": "record", "name": "Member", "fields": [
+        {"name": "id", "type": "string"}, {"name": "type", "type": "string"},
+        {"name": "n", "type": "long"}]});
+    let Some((registry, id)) = registered(&subject, &schema) else { return };
+    let settings = |decoder: &str| {
+        format!(
+            "[[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+             group = \"{group}\"\ntopics = [\"{group}\"]\n{decoder}\
+             message_id = \"payload:/id\"\naggregate_id = \"key\"\n\
+             [[route]]\non = \"Joined\"\naggregate_type = \"Family\"\ndestination = \"out\"\n\
+             [[destination]]\nname = \"out\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+             topic = \"{topic}\"\nencoder = \"confluent-avro\"\nregistry_url = \"{registry}\"\n\
+             subject = \"{subject}\"\n",
+            brokers = broker.address,
+            group = from.name,
+            topic = to.name,
+        )
+    };
+    let site = Site::with(&settings(""));
+    // 2^53 + 1, which JavaScript does not have.
+    let value =
+        [b"\x06m-1\x0cJoined", &[0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20][..]].concat();
+    let record = [&[0], &id.to_be_bytes()[..], &value].concat();
+    from.send("f-1", &[], Some(&record));
+    let running = site.run();
+    wait_until("the group's lag is zero", || from.committed(&from.name) == from.ends());
+    assert_eq!(site.json(&["inbox", "list"])[0]["status"], "SERDE_ERROR");
+
+    let decoder = format!("decoder = \"confluent-avro\"\nregistry_url = \"{registry}\"\n");
+    site.write("relais.toml", &settings(&decoder));
+    let said = site.relais(&["check", "--connect"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for setting in ["source[members].registry_url", "destination[out].registry_url"] {
+        assert!(said.out.contains(setting), "{setting}: {said:?}");
+    }
+    let said = site.relais(&["reprocess", "--yes", "--reason", "values are Avro"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(to.read(1)[0].payload(), Some(&record[..]), "as it came");
+    assert_eq!(running.stop().code, 0);
+    let row = &site.json(&["inbox", "list"])[0];
+    assert_eq!((&row["status"], &row["message_id"]), (&"PROCESSED".into(), &"m-1".into()));
+    assert_eq!(row["payload"], r#"{"id":"m-1","type":"Joined","n":9007199254740993}"#);
+}
+
 #[test]
 fn options_are_named_and_their_values_never_shown() {
     let site = Site::with(

@@ -53,6 +53,8 @@ pub mod rabbitmq;
 #[doc(hidden)]
 #[path = "rabbitmq/settings.rs"]
 pub mod rabbitmq_settings;
+#[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
+mod reply;
 #[cfg(feature = "salesforce")]
 pub mod salesforce;
 #[cfg(feature = "amqp")]

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     BoxFuture,
     inbox::InboxRow,
-    message::{Headers, NewMessage},
+    message::{Category, HEADER_REPLY_TO, Headers, NewMessage},
     route::trace_headers,
     time::Timestamp,
 };
@@ -28,15 +28,18 @@ pub struct Cause {
     correlation_id: String,
     causation_id: String,
     headers: Headers,
+    /// The address of replies, which other messages do not get.
+    reply_to: Option<String>,
 }
 
 impl Cause {
     /// The correlation continues; a message without one begins it with its own id.
     pub fn new(message_id: &str, headers: &Headers, received_at: Timestamp) -> Self {
         let correlation_id = headers.get("correlation-id").unwrap_or(message_id).to_owned();
+        let reply_to = headers.get(HEADER_REPLY_TO).map(str::to_owned);
         let mut headers = trace_headers(headers);
         headers.set_received_at(received_at);
-        Self { correlation_id, causation_id: message_id.to_owned(), headers }
+        Self { correlation_id, causation_id: message_id.to_owned(), headers, reply_to }
     }
 
     /// Returns the cause that an inbox row is for the messages of its handler.
@@ -50,6 +53,12 @@ impl Cause {
         message.causation_id.get_or_insert_with(|| self.causation_id.clone());
         for (name, value) in &self.headers.0 {
             message.headers.0.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        if message.category == Category::Reply
+            && message.headers.get(HEADER_REPLY_TO).is_none()
+            && let Some(address) = &self.reply_to
+        {
+            message.headers.set(HEADER_REPLY_TO, address);
         }
     }
 
@@ -136,6 +145,21 @@ mod tests {
         cause.pass_on(&mut own);
         assert_eq!(own.correlation_id.as_deref(), Some("mine"));
         assert_eq!(own.headers.get("traceparent"), Some("own"));
+    }
+
+    #[test]
+    fn only_a_reply_gets_the_address_of_replies_and_it_may_name_another() {
+        let cause = cause(&[("Reply-To", "replies"), ("correlation-id", "c-1")]);
+        let sent = |category, own: Option<&str>| {
+            let mut sent = NewMessage { category, ..message() };
+            own.into_iter().for_each(|own| sent.headers.set(HEADER_REPLY_TO, own));
+            cause.pass_on(&mut sent);
+            sent.headers.get(HEADER_REPLY_TO).map(str::to_owned)
+        };
+        assert_eq!(sent(Category::Reply, None).as_deref(), Some("replies"));
+        assert_eq!(sent(Category::Reply, Some("other")).as_deref(), Some("other"));
+        assert_eq!(sent(Category::Event, None), None);
+        assert_eq!(sent(Category::Command, None), None);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! Invariant: nothing is lost. What a decoder accepts can be turned back into the bytes that came;
 //! what it does not accept is kept as bytes by the caller.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
+use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::{InvalidSettings, delivery::Problem, json};
@@ -19,6 +20,8 @@ pub enum Decoder {
     JsonLatin1,
     /// JSON behind the five bytes of a schema registry: 0, then the number of the schema.
     ConfluentJson,
+    /// Avro behind the same five bytes. The schema is needed: see [`SchemaDecoder`].
+    ConfluentAvro,
     /// Any UTF-8 text: becomes a JSON string.
     Text,
     /// Anything: becomes `{"base64": "…"}`.
@@ -34,10 +37,23 @@ pub struct DecodedValue {
     pub schema_id: Option<u32>,
 }
 
+/// Decodes values with the schemas of a registry, which it asks.
+#[async_trait]
+pub trait SchemaDecoder: fmt::Debug + Send + Sync {
+    /// Returns the value as JSON. The problem is that of the value, or of the registry.
+    async fn decode(&self, bytes: &[u8]) -> Result<DecodedValue, Problem>;
+}
+
 impl Decoder {
     /// All decoders.
-    pub const ALL: [Self; 5] =
-        [Self::Json, Self::JsonLatin1, Self::ConfluentJson, Self::Text, Self::Bytes];
+    pub const ALL: [Self; 6] = [
+        Self::Json,
+        Self::JsonLatin1,
+        Self::ConfluentJson,
+        Self::ConfluentAvro,
+        Self::Text,
+        Self::Bytes,
+    ];
 
     /// The name in the settings.
     pub fn as_str(self) -> &'static str {
@@ -45,9 +61,15 @@ impl Decoder {
             Self::Json => "json",
             Self::JsonLatin1 => "json-latin1",
             Self::ConfluentJson => "confluent-json",
+            Self::ConfluentAvro => "confluent-avro",
             Self::Text => "text",
             Self::Bytes => "bytes",
         }
+    }
+
+    /// Returns whether a value can be decoded only with a schema of a registry.
+    pub fn needs_schema(self) -> bool {
+        self == Self::ConfluentAvro
     }
 
     /// The value as JSON, or why it is none.
@@ -62,6 +84,12 @@ impl Decoder {
             Self::ConfluentJson => {
                 let (schema_id, rest) = split_schema_id(bytes)?;
                 Ok(DecodedValue { json: checked(rest)?, schema_id: Some(schema_id) })
+            }
+            Self::ConfluentAvro => {
+                let (schema_id, _) = split_schema_id(bytes)?;
+                let message =
+                    format!("needs schema {schema_id}, and no schema registry is declared");
+                Err(Problem::new("NO_REGISTRY", &message))
             }
             Self::Text => {
                 let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -79,7 +107,8 @@ fn checked(bytes: &[u8]) -> Result<String, Problem> {
     json.map(str::to_owned).map_err(|error| Problem::new(error.code(), &error.to_string()))
 }
 
-fn split_schema_id(bytes: &[u8]) -> Result<(u32, &[u8]), Problem> {
+/// Returns the number of the schema, and the bytes behind it.
+pub fn split_schema_id(bytes: &[u8]) -> Result<(u32, &[u8]), Problem> {
     match bytes {
         [0, a, b, c, d, rest @ ..] => Ok((u32::from_be_bytes([*a, *b, *c, *d]), rest)),
         [0, ..] => {
@@ -135,6 +164,8 @@ mod tests {
         assert_eq!(code(Decoder::ConfluentJson, b"{}"), "WRONG_MAGIC_BYTE");
         assert_eq!(code(Decoder::ConfluentJson, b"\0\0"), "NO_SCHEMA_ID");
         assert_eq!(code(Decoder::ConfluentJson, b"\0\0\0\0\x01{"), "INVALID_JSON");
+        assert_eq!(code(Decoder::ConfluentAvro, b"\0\0\0\0\x01{}"), "NO_REGISTRY");
+        assert_eq!(code(Decoder::ConfluentAvro, b"{}"), "WRONG_MAGIC_BYTE");
         assert_eq!(code(Decoder::Text, b"\xff"), "NOT_UTF8");
     }
 

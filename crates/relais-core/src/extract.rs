@@ -6,6 +6,7 @@ use std::{fmt, str::FromStr};
 use crate::{
     InvalidSettings,
     decode::{DecodedValue, Decoder},
+    delivery::Problem,
     inbox::{Content, InboxRow, NewInbox},
     json,
     message::{HEADER_AGGREGATE_ID, HEADER_MESSAGE_ID, HEADER_SCHEMA_ID, HEADER_VALUE, Headers},
@@ -204,9 +205,18 @@ impl Mapping {
     /// A message without the id its source promises has its position for an id, and says so; so has
     /// what cannot be decoded. Without a position garbage goes by the hash of its bytes (the same
     /// twice is one row), and a decodable message is refused.
-    pub fn read(&self, mut incoming: Incoming) -> Result<NewInbox, MissingId> {
+    pub fn read(&self, incoming: Incoming) -> Result<NewInbox, MissingId> {
+        self.read_with(incoming, |bytes| self.decoder.decode(bytes))
+    }
+
+    /// The same for a value that the caller decodes, with a schema that it has.
+    pub fn read_with(
+        &self,
+        mut incoming: Incoming,
+        decode: impl FnOnce(&[u8]) -> Result<DecodedValue, Problem>,
+    ) -> Result<NewInbox, MissingId> {
         let absence = incoming.value.absence();
-        let (decoded, schema_id) = self.decode(std::mem::take(&mut incoming.value));
+        let (decoded, schema_id) = content(std::mem::take(&mut incoming.value), decode);
         let mut headers = incoming.headers.clone();
         if let Some(absence) = absence {
             headers.set(HEADER_VALUE, absence);
@@ -250,17 +260,6 @@ impl Mapping {
         })
     }
 
-    /// Decodes a value; a missing one becomes the `null` of JSON.
-    fn decode(&self, value: Value) -> (Content, Option<u32>) {
-        match value {
-            Value::Empty | Value::Tombstone => (Content::Json("null".to_owned()), None),
-            Value::Bytes(bytes) => match self.decoder.decode(&bytes) {
-                Ok(DecodedValue { json, schema_id }) => (Content::Json(json), schema_id),
-                Err(problem) => (Content::Undecodable { problem, bytes }, None),
-            },
-        }
-    }
-
     /// The parts the settings name, where the message has them.
     pub fn parts(&self, incoming: &Incoming, json: Option<&str>) -> Parts {
         let find = |pick: &Option<Pick>| pick.as_ref().and_then(|p| self.pick(p, incoming, json));
@@ -296,6 +295,20 @@ impl Mapping {
 
     fn missing_id(&self) -> MissingId {
         MissingId(self.message_id.absent())
+    }
+}
+
+/// Decodes a value; a missing one becomes the `null` of JSON.
+fn content(
+    value: Value,
+    decode: impl FnOnce(&[u8]) -> Result<DecodedValue, Problem>,
+) -> (Content, Option<u32>) {
+    match value {
+        Value::Empty | Value::Tombstone => (Content::Json("null".to_owned()), None),
+        Value::Bytes(bytes) => match decode(&bytes) {
+            Ok(DecodedValue { json, schema_id }) => (Content::Json(json), schema_id),
+            Err(problem) => (Content::Undecodable { problem, bytes }, None),
+        },
     }
 }
 

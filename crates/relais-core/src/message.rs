@@ -150,7 +150,22 @@ impl NewMessage {
             as_of_version: None,
         }
     }
+
+    /// Addresses a reply to the sender of its command: the header `reply-to` and the correlation id of the
+    /// command, or its message id if it has none. What the reply already has is kept.
+    pub fn answer(&mut self, command_id: &str, command: &Headers) {
+        if self.headers.get(HEADER_REPLY_TO).is_none()
+            && let Some(address) = command.get(HEADER_REPLY_TO)
+        {
+            self.headers.set(HEADER_REPLY_TO, address);
+        }
+        self.correlation_id
+            .get_or_insert_with(|| command.get("correlation-id").unwrap_or(command_id).to_owned());
+    }
 }
+
+/// The header with the address to which the reply to a command is sent.
+pub const HEADER_REPLY_TO: &str = "reply-to";
 
 /// Reserved header: the message has no value (`tombstone`) or one without bytes (`empty`).
 pub const HEADER_VALUE: &str = "relais-value";
@@ -166,6 +181,9 @@ pub const HEADER_KEY: &str = "relais-key";
 /// Reserved header of an outbox row: when the message that caused it was received, in microseconds
 /// since 1970. It stays here: targets do not get it.
 pub const HEADER_RECEIVED: &str = "relais-received-at";
+/// Reserved header: the handler in another process that a command of a process is for. Only rows of relais's
+/// own inbox and outbox have it.
+pub const HEADER_HANDLER: &str = "relais-handler";
 /// The prefix of reserved headers.
 const HEADER_RESERVED: &str = "relais-";
 

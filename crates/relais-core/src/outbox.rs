@@ -160,6 +160,16 @@ pub enum OnDeadLetter {
     Park,
     /// Later messages continue without it.
     Skip,
+    /// There is none: the message is sent again with the longest pause until it is accepted, and its key
+    /// waits. Only a message that may have killed its workers is a dead letter, which parks its key.
+    Retry,
+}
+
+impl OnDeadLetter {
+    /// Returns whether a dead letter parks its key.
+    pub fn parks(self) -> bool {
+        self != Self::Skip
+    }
 }
 
 /// The decision: pure, with the random number as an argument.
@@ -175,10 +185,12 @@ pub fn settle(
     random: f64,
 ) -> OutboxFate {
     let used = attempts.saturating_add(1);
-    let park = on_dead == OnDeadLetter::Park;
     let dead = |problem: Problem| {
         let problem = problem.fitted();
-        OutboxFate::Dead { attempts: used, problem, park }
+        match on_dead {
+            OnDeadLetter::Retry => OutboxFate::Retry { attempts: used, pause: policy.max, problem },
+            _ => OutboxFate::Dead { attempts: used, problem, park: on_dead.parks() },
+        }
     };
     let (problem, after) = match delivery {
         Delivery::Accepted => return OutboxFate::Dispatched,
@@ -252,6 +264,23 @@ mod tests {
         for delivery in [Delivery::retry("500", "oops"), Delivery::busy("503", "later")] {
             let fate = check(4, delivery, Fault::Message);
             assert!(matches!(fate, OutboxFate::Dead { attempts: 5, park: true, .. }));
+        }
+    }
+
+    #[test]
+    fn without_dead_letters_a_failing_message_is_sent_again_with_the_longest_pause() {
+        let policy = RetryPolicy { jitter: false, ..RetryPolicy::default() };
+        for (delivery, fault) in [
+            (Delivery::retry("500", "oops"), Fault::Message),
+            (Delivery::reject("400", "bad"), Fault::Message),
+            (Delivery::busy("503", "later"), Fault::Overdue),
+        ] {
+            let judgement = Judgement { fault, failures: 8 };
+            let fate = settle(&policy, OnDeadLetter::Retry, 7, delivery, judgement, 0.0);
+            assert!(
+                matches!(&fate, OutboxFate::Retry { attempts: 8, pause, .. } if *pause == policy.max),
+                "{fate:?}"
+            );
         }
     }
 

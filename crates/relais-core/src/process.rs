@@ -8,6 +8,7 @@
 //! - [`definition`]: which steps there are, with a picture of them ([`Definition::diagram`]);
 //!   [`typed`]: written in Rust; [`declared`]: written in TOML
 //! - [`advance`](mod@advance): changes by a start, a reply, a timer or an operator
+//! - [`handler_step`]: steps that a handler in another process carries out
 //! - `log`: the entries of its log; here: the other rows
 
 pub mod advance;
@@ -15,6 +16,7 @@ mod check;
 pub mod declared;
 pub mod definition;
 mod diagram;
+pub mod handler_step;
 mod log;
 pub mod typed;
 
@@ -27,7 +29,10 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use self::{
-    advance::{Action, Input, Progress, actions, advance, begin, cancel, create, start},
+    advance::{
+        Action, Input, Progress, ReplayDifference, ReplayedProcess, ReplayedStep, actions, advance,
+        begin, cancel, create, replay, start,
+    },
     check::STEPS_MAX,
     definition::Definition,
     log::{Entry, LogEntry, ProcessEvent},
@@ -96,6 +101,43 @@ impl ProcessStatus {
     }
 }
 
+/// The time for which a process holds its business key; no second process of its type has it meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum KeyHold {
+    /// Until the process is cleaned up.
+    #[default]
+    Once,
+    /// Until the process ends for the first time.
+    Open,
+    /// No longer: the process has ended. It does not get the key back, whatever happens to it.
+    Released,
+}
+
+impl KeyHold {
+    /// All values.
+    pub const ALL: [Self; 3] = [Self::Once, Self::Open, Self::Released];
+
+    /// Returns the value as it is stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Once => "ONCE",
+            Self::Open => "OPEN",
+            Self::Released => "RELEASED",
+        }
+    }
+
+    /// Parses a stored value; `None` if this program does not know it.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hold| hold.as_str() == text)
+    }
+
+    /// Returns the value after a change to this state.
+    pub(crate) fn after(self, status: ProcessStatus) -> Self {
+        if self == Self::Open && status.is_final() { Self::Released } else { self }
+    }
+}
+
 /// One row of `relais_process`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Process {
@@ -105,8 +147,10 @@ pub struct Process {
     pub process_type: String,
     /// The version of the definition it was started with, and finishes with.
     pub definition: i32,
-    /// Unique among the processes of its type.
+    /// Unique among the processes of its type that hold theirs.
     pub business_key: Option<String>,
+    /// The time for which it holds its business key.
+    pub key_hold: KeyHold,
     /// The state.
     pub status: ProcessStatus,
     /// The step that is in flight.

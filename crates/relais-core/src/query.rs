@@ -185,6 +185,18 @@ pub struct Retention {
 impl Retention {
     /// A retention that does not end: a thousand years.
     pub const NEVER_SECONDS: i64 = 1_000 * 365 * 86_400;
+
+    /// Returns a retention that removes nothing.
+    pub fn never() -> Self {
+        Self {
+            processed_seconds: Self::NEVER_SECONDS,
+            dispatched_seconds: Self::NEVER_SECONDS,
+            handled_seconds: Self::NEVER_SECONDS,
+            resolved_seconds: Self::NEVER_SECONDS,
+            processes_seconds: Self::NEVER_SECONDS,
+            versions_seconds: Self::NEVER_SECONDS,
+        }
+    }
 }
 
 impl Default for Retention {

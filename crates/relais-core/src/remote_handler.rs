@@ -29,6 +29,8 @@ pub enum RemoteReply {
     Done {
         /// The messages to send.
         messages: Vec<NewMessage>,
+        /// JSON for the process whose command it is; ignored if no process waits for the answer.
+        data: Option<String>,
     },
     /// The service decided about the message, and its answer is another outcome than [`Outcome::Done`].
     Refused(Outcome),

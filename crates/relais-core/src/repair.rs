@@ -3,11 +3,13 @@
 //! Invariant: the raw bytes stay with the row, and a message that is stored already under the id found now is
 //! never handled a second time.
 
+use std::sync::Arc;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 use crate::{
-    decode::{DecodedValue, Decoder},
+    decode::{DecodedValue, Decoder, SchemaDecoder},
     delivery::Problem,
     extract::{Incoming, Mapping, ordering_key},
     inbox::{InboxRow, InboxStatus},
@@ -20,12 +22,24 @@ pub const HEADER_ORIGINAL_ID: &str = "relais-original-message-id";
 pub const CODE_DUPLICATE: &str = "DUPLICATE";
 
 /// A source as it is declared now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct DeclaredSource {
     /// The topics its rows carry.
     pub topics: Vec<String>,
     /// The decoder and the places of ids in its messages.
     pub mapping: Mapping,
+    /// The schema registry of the source.
+    pub schemas: Option<Arc<dyn SchemaDecoder>>,
+}
+
+impl DeclaredSource {
+    /// Decodes bytes with this decoder, and with a schema of the source if it needs one.
+    pub async fn decode(&self, decoder: Decoder, bytes: &[u8]) -> Result<DecodedValue, Problem> {
+        match &self.schemas {
+            Some(schemas) if decoder.needs_schema() => schemas.decode(bytes).await,
+            _ => decoder.decode(bytes),
+        }
+    }
 }
 
 /// The id that a row is to have afterwards.
@@ -115,19 +129,22 @@ pub fn duplicate_message(of: i64) -> String {
     format!("same message as inbox row {of}")
 }
 
-/// The mapping a row is to be read with now.
+/// The source a row is to be read with now.
 ///
 /// Its source is the one that has its source system and topic; a source system that only one source
 /// has is enough, because sources may be renamed.
-pub fn declared<'a>(sources: &'a [DeclaredSource], row: &InboxRow) -> Result<&'a Mapping, Problem> {
+pub fn declared<'a>(
+    sources: &'a [DeclaredSource],
+    row: &InboxRow,
+) -> Result<&'a DeclaredSource, Problem> {
     let (system, topic) = (&row.source_system, &row.topic);
     let of_system = || sources.iter().filter(|source| source.mapping.source_system == *system);
     if let Some(exact) = of_system().find(|source| source.topics.contains(topic)) {
-        return Ok(&exact.mapping);
+        return Ok(exact);
     }
     let mut others = of_system();
     match (others.next(), others.next()) {
-        (Some(only), None) => Ok(&only.mapping),
+        (Some(only), None) => Ok(only),
         (None, _) => Err(Problem::new(
             "NO_SOURCE",
             &format!("no source has the source_system `{system}` now; declare one"),
@@ -152,14 +169,14 @@ pub fn original(row: &InboxRow) -> Result<Vec<u8>, Problem> {
     }
 }
 
-/// The row as the mapping reads it from `bytes`, or why it still cannot.
+/// The row as the mapping finds its parts in a decoded value.
 pub fn reread(
     mapping: &Mapping,
     row: &InboxRow,
-    bytes: &[u8],
+    decoded: DecodedValue,
     wanted: Identity,
-) -> Result<RewrittenRow, Problem> {
-    let DecodedValue { json, schema_id } = mapping.decoder.decode(bytes)?;
+) -> RewrittenRow {
+    let DecodedValue { json, schema_id } = decoded;
     let mut headers = row.headers.clone();
     if let Some(schema_id) = schema_id {
         headers.set(HEADER_SCHEMA_ID, &schema_id.to_string());
@@ -179,7 +196,7 @@ pub fn reread(
     if message_id != row.message_id {
         headers.set(HEADER_ORIGINAL_ID, &row.message_id);
     }
-    Ok(RewrittenRow {
+    RewrittenRow {
         msg_key: ordering_key(parts.order_id.as_ref(), row.key_str.as_ref(), &message_id),
         message_id,
         identity,
@@ -187,7 +204,7 @@ pub fn reread(
         event_type: parts.event_type,
         payload: json,
         headers,
-    })
+    }
 }
 
 /// Returns the row's message as its source received it, without its position: of that, only the row's id is left.
@@ -247,14 +264,18 @@ mod tests {
         }
     }
 
+    /// Decodes bytes and reads the row again.
+    fn again(mapping: &Mapping, row: &InboxRow, bytes: &[u8], wanted: Identity) -> RewrittenRow {
+        reread(mapping, row, mapping.decoder.decode(bytes).unwrap(), wanted)
+    }
+
     const FRAMED: &[u8] = b"\0\0\0\0\x07{\"id\":\"m-1\",\"type\":\"Joined\",\"familyId\":9}";
 
     #[test]
     fn a_new_decoder_finds_every_part_again() {
         let row = broken(FRAMED);
         let bytes = original(&row).unwrap();
-        let new =
-            reread(&mapping(Decoder::ConfluentJson), &row, &bytes, Identity::Promised).unwrap();
+        let new = again(&mapping(Decoder::ConfluentJson), &row, &bytes, Identity::Promised);
         assert_eq!(new.payload.as_bytes(), &FRAMED[5..]);
         assert_eq!((new.message_id.as_str(), new.identity), ("m-1", Identity::Promised));
         assert_eq!((new.msg_key.as_str(), new.aggregate_id.as_deref()), ("9", Some("9")));
@@ -268,7 +289,7 @@ mod tests {
     #[test]
     fn without_a_promised_id_the_row_keeps_its_own() {
         let row = broken(b"x");
-        let new = reread(&mapping(Decoder::Json), &row, b"{}", Identity::Promised).unwrap();
+        let new = again(&mapping(Decoder::Json), &row, b"{}", Identity::Promised);
         assert_eq!((new.message_id, new.identity), (row.message_id, Identity::Own));
         assert_eq!(new.headers.get(HEADER_MESSAGE_ID), Some("position"));
         assert_eq!(new.headers.get(HEADER_ORIGINAL_ID), None);
@@ -280,9 +301,9 @@ mod tests {
         let mut row = broken(b"x");
         row.key_str = None;
         let mapping = Mapping { aggregate_id: None, ..mapping(Decoder::Json) };
-        let new = reread(&mapping, &row, br#"{"id":"m-1"}"#, Identity::Own).unwrap();
+        let new = again(&mapping, &row, br#"{"id":"m-1"}"#, Identity::Own);
         assert_eq!((&new.message_id, &new.msg_key), (&row.message_id, &row.message_id));
-        let new = reread(&mapping, &row, br#"{"id":"m-1"}"#, Identity::Promised).unwrap();
+        let new = again(&mapping, &row, br#"{"id":"m-1"}"#, Identity::Promised);
         assert_eq!(new.msg_key, "m-1");
     }
 
@@ -291,16 +312,13 @@ mod tests {
         let mut row = broken(b"x");
         row.message_id = "m-1".into();
         row.headers = Headers::default();
-        let new =
-            reread(&mapping(Decoder::Json), &row, br#"{"id":"m-1"}"#, Identity::Promised).unwrap();
+        let new = again(&mapping(Decoder::Json), &row, br#"{"id":"m-1"}"#, Identity::Promised);
         assert_eq!((new.message_id.as_str(), new.headers), ("m-1", Headers::default()));
     }
 
     #[test]
     fn a_row_that_stays_undecodable_names_the_cause_and_a_decoder_that_fits() {
-        let row = broken(FRAMED);
-        let problem =
-            reread(&mapping(Decoder::Json), &row, FRAMED, Identity::Promised).unwrap_err();
+        let problem = Decoder::Json.decode(FRAMED).unwrap_err();
         assert_eq!(problem.code, "INVALID_JSON");
         assert_eq!(readable_by(FRAMED), [Decoder::ConfluentJson]);
         assert_eq!(readable_by(b"\"caf\xe9\""), [Decoder::JsonLatin1]);
@@ -313,13 +331,15 @@ mod tests {
         let source = |system: &str, topic: &str, decoder| DeclaredSource {
             topics: vec!["other".into(), topic.into()],
             mapping: Mapping { source_system: system.into(), ..mapping(decoder) },
+            schemas: None,
         };
         let row = broken(b"x");
         let a = source("crm", "renamed", Decoder::Text);
         let b = source("crm", "members", Decoder::Bytes);
         let c = source("shop", "members", Decoder::Json);
-        let found =
-            |sources: &[DeclaredSource]| declared(sources, &row).map(|mapping| mapping.decoder);
+        let found = |sources: &[DeclaredSource]| {
+            declared(sources, &row).map(|source| source.mapping.decoder)
+        };
         assert_eq!(found(&[a.clone(), b, c.clone()]), Ok(Decoder::Bytes));
         assert_eq!(found(&[c.clone(), a.clone()]), Ok(Decoder::Text));
         assert!(found(&[c]).unwrap_err().message.contains("`crm`"));

@@ -48,6 +48,8 @@ pub struct Route {
     pub event_version: Option<String>,
     /// Names of headers that the messages get from the event.
     pub headers: Vec<String>,
+    /// The role of the messages. A reply is addressed to the sender of the event, which is a command then.
+    pub category: Category,
 }
 
 impl Route {
@@ -63,6 +65,7 @@ impl Route {
             payload: None,
             event_version: None,
             headers: Vec::new(),
+            category: Category::Event,
         }
     }
 
@@ -113,6 +116,13 @@ impl Route {
     #[must_use]
     pub fn headers(mut self, names: &[&str]) -> Self {
         self.headers = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// Sets the role of the messages.
+    #[must_use]
+    pub fn category(mut self, category: Category) -> Self {
+        self.category = category;
         self
     }
 
@@ -226,10 +236,10 @@ impl Route {
         payload: String,
         common: &RouteCommon,
     ) -> NewMessage {
-        NewMessage {
+        let mut message = NewMessage {
             message_id: self.message_id(row, index),
             id_origin: MessageIdOrigin::Given,
-            category: Category::Event,
+            category: self.category,
             aggregate_type: self
                 .aggregate_type
                 .clone()
@@ -245,7 +255,11 @@ impl Route {
             causation_id: Some(row.message_id.clone()),
             correlation_id: row.headers.get("correlation-id").map(str::to_owned),
             as_of_version: common.as_of_version,
+        };
+        if self.category == Category::Reply {
+            message.answer(&row.message_id, &row.headers);
         }
+        message
     }
 }
 
@@ -301,7 +315,25 @@ mod tests {
             payload: None,
             event_version: None,
             headers: Vec::new(),
+            category: Category::Event,
         }
+    }
+
+    #[test]
+    fn a_reply_has_the_address_and_the_correlation_of_its_command() {
+        let route = route().category(Category::Reply);
+        let mut command = row("{}");
+        let reply = route.apply(&command).unwrap().remove(0);
+        assert_eq!((reply.category, reply.headers.get("reply-to")), (Category::Reply, None));
+        assert_eq!(reply.correlation_id.as_deref(), Some("m-1"), "the command itself");
+        command.headers.set("Reply-To", "replies");
+        command.headers.set("correlation-id", "c-1");
+        let reply = route.apply(&command).unwrap().remove(0);
+        assert_eq!(reply.headers.get("reply-to"), Some("replies"));
+        assert_eq!(reply.correlation_id.as_deref(), Some("c-1"));
+        assert_eq!(reply.causation_id.as_deref(), Some("m-1"));
+        let event = route.category(Category::Event).apply(&command).unwrap().remove(0);
+        assert_eq!(event.headers.get("reply-to"), None);
     }
 
     #[test]

@@ -9,9 +9,11 @@
 //! timer may meet in any order. Services get an idempotency key and act once for each.
 
 mod decide;
+mod handler;
 mod property;
 mod step;
 
+pub use handler::HandlerState;
 pub use property::{ENDS, OUTCOME, UNDO_AFTER_DO};
 pub use step::SagaAction;
 
@@ -41,6 +43,21 @@ pub enum SagaBug {
     PauseDrops,
     /// A timer that has fired is forgotten.
     TimerLost,
+    /// A message to an inbox is taken for delivered before its row is committed.
+    MarkedBeforeStored,
+    /// The answer of a handler is committed after its row is marked as handled, not with it.
+    AnswerApart,
+    /// A call of a handler without an answer counts as an answer that the step failed.
+    NoAnswerFails,
+}
+
+/// The receiver of the commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SagaTarget {
+    /// A service that answers by messages of its own.
+    Destination,
+    /// A handler in another process: relais calls it, and its answer is the reply.
+    Handler,
 }
 
 /// Number of faults of one run.
@@ -61,6 +78,7 @@ pub struct SagaBudget {
 #[derive(Clone, Copy, Debug)]
 pub struct SagaConfig {
     pub attempts_max: u32,
+    pub target: SagaTarget,
     pub budget: SagaBudget,
     pub bug: Option<SagaBug>,
 }
@@ -134,6 +152,8 @@ pub struct SagaState {
     pub row: Option<SagaRow>,
     pub outbox: BTreeSet<SagaCommand>,
     pub inbox: BTreeSet<SagaInput>,
+    /// The inbox and the answers of a handler.
+    pub handler: handler::HandlerState,
     /// Step and id of the timer that runs.
     pub timer: Option<(usize, Uuid)>,
     pub held: Option<UncommittedSagaDecision>,
@@ -153,6 +173,7 @@ impl SagaState {
         self.row.is_some()
             && self.outbox.is_empty()
             && self.inbox.is_empty()
+            && self.handler.is_empty()
             && self.timer.is_none()
             && self.held.is_none()
     }
@@ -180,6 +201,7 @@ impl Model for Saga {
             row: None,
             outbox: BTreeSet::new(),
             inbox: BTreeSet::new(),
+            handler: handler::HandlerState::default(),
             timer: None,
             held: None,
             effects: [SagaEffect::default(); STEPS],
@@ -191,7 +213,7 @@ impl Model for Saga {
     }
 
     fn actions(&self, state: &SagaState, actions: &mut Vec<SagaAction>) {
-        step::enabled(state, actions);
+        step::enabled(self.config.target, state, actions);
     }
 
     fn next_state(&self, state: &SagaState, action: SagaAction) -> Option<SagaState> {

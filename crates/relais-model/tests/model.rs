@@ -56,7 +56,13 @@ fn mixed_fleet() -> inbox::ReceiverConfig {
 fn saga(attempts_max: u32, budget: [u8; 4]) -> process::SagaConfig {
     let [slow, failures, channel, decisions] = budget;
     let budget = process::SagaBudget { slow, failures, channel, decisions };
-    process::SagaConfig { attempts_max, budget, bug: None }
+    let target = process::SagaTarget::Destination;
+    process::SagaConfig { attempts_max, target, budget, bug: None }
+}
+
+/// The same with steps of a handler.
+fn handler_saga(attempts_max: u32, budget: [u8; 4]) -> process::SagaConfig {
+    process::SagaConfig { target: process::SagaTarget::Handler, ..saga(attempts_max, budget) }
 }
 
 fn waiting_rows() -> waiting::WaitingConfig {
@@ -177,6 +183,12 @@ mod correct {
     }
 
     #[test]
+    fn a_process_holds_when_a_handler_is_called_again_after_lost_answers_and_crashes() {
+        let report = process::exhaust("process, handler", handler_saga(1, [0, 1, 1, 1]));
+        assert_holds(&report, 10_000, &["a decision comes too late"]);
+    }
+
+    #[test]
     fn no_step_leads_back_so_what_is_never_stuck_drains() {
         assert_acyclic(&outbox::RelayModel(relay(ONE_KEY, [1, 1, 1, 1])));
         let budget = inbox::ReceiverBudget { moves: 1, outcomes: 1, repeats: 1, decisions: 1 };
@@ -186,6 +198,7 @@ mod correct {
             ..receiver()
         }));
         assert_acyclic(&process::Saga::new(saga(1, [1, 1, 0, 1])));
+        assert_acyclic(&process::Saga::new(handler_saga(1, [0, 1, 1, 0])));
     }
 
     fn assert_acyclic<M: Model>(model: &M)
@@ -486,6 +499,22 @@ mod process_bugs {
     #[test]
     fn replies_dropped_while_paused() {
         assert_found(saga(1, [0, 0, 0, 1]), Bug::PauseDrops, process::OUTCOME);
+    }
+
+    #[test]
+    fn messages_to_an_inbox_marked_before_they_are_stored() {
+        let config = handler_saga(1, [0, 0, 1, 0]);
+        assert_found(config, Bug::MarkedBeforeStored, process::OUTCOME);
+    }
+
+    #[test]
+    fn answers_committed_apart_from_the_row_of_their_handler() {
+        assert_found(handler_saga(1, [0, 0, 1, 0]), Bug::AnswerApart, process::OUTCOME);
+    }
+
+    #[test]
+    fn calls_without_an_answer_taken_for_a_failure() {
+        assert_found(handler_saga(1, [0, 0, 1, 0]), Bug::NoAnswerFails, process::OUTCOME);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct App {
     pub(crate) processes: Registry,
     pub(crate) subscribers: BTreeMap<String, Subscriber>,
     destinations: BTreeMap<String, DestinationSetup>,
-    inbox: String,
+    pub(crate) inbox: String,
     handlers: HandlerSettings,
     unknown_type_wait: Duration,
     retention: Retention,

@@ -1,6 +1,8 @@
 //! Rate, concurrency, circuit breaker and evidence of one destination, shared by everything that calls it,
 //! and their state for operators.
 
+mod answers;
+
 use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
@@ -13,8 +15,10 @@ use relais_core::{
     fault::{Evidence, FailureKind, Fault, Judgement, News, Outlook, judge},
     lane::Scope,
     limits::{Concurrency, RateLimit},
+    message::Category,
 };
 
+use self::answers::{failed_as_a_whole, is_answer, rests_at_once};
 use crate::{app::DestinationSettings, lock::lock};
 
 /// The key of a call that carries no message.
@@ -190,14 +194,15 @@ impl SharedLimits {
         inner.rate.as_mut().map_or(Ok(()), |rate| rate.take(now_ns))
     }
 
-    /// Learns from a finished call that carried messages of these keys and began at `began`.
+    /// Learns from a finished call that carried messages of these keys and categories and began at `began`.
     pub(crate) fn learn<'k>(
         &self,
-        keys: impl Iterator<Item = &'k str>,
+        messages: impl Iterator<Item = (&'k str, Category)>,
         deliveries: &[Delivery],
         began: Instant,
     ) -> CallAssessment {
-        let keys: Vec<u64> = keys.map(Evidence::key).collect();
+        let (keys, categories): (Vec<u64>, Vec<Category>) =
+            messages.map(|(key, category)| (Evidence::key(key), category)).unzip();
         let mut inner = self.lock();
         inner.contact = deliveries.iter().map(Delivery::contact).fold(inner.contact, Ord::max);
         let began_ns = inner.ns_at(began);
@@ -206,7 +211,7 @@ impl SharedLimits {
         let probing = inner.breaker.state(now_ns) == BreakerState::HalfOpen;
         let mut assessment = match failed_as_a_whole(deliveries) {
             Some(delivery) => inner.learn_whole(&keys, delivery, began_ns, now_ns),
-            None => inner.learn_each(&keys, deliveries, began_ns, now_ns),
+            None => inner.learn_each((&keys, &categories), deliveries, began_ns, now_ns),
         };
         if probing || inner.breaker.state(now_ns) == BreakerState::Open {
             for (judgement, delivery) in assessment.judgements.iter_mut().zip(deliveries) {
@@ -296,7 +301,7 @@ impl LimitsState {
 
     fn learn_each(
         &mut self,
-        keys: &[u64],
+        (keys, categories): (&[u64], &[Category]),
         deliveries: &[Delivery],
         began_ns: u64,
         now_ns: u64,
@@ -305,8 +310,9 @@ impl LimitsState {
             keys.iter().map(|key| self.evidence.is_failing(*key)).collect();
         let judgements = keys
             .iter()
+            .zip(categories)
             .zip(deliveries)
-            .map(|(key, delivery)| self.learn_one(*key, delivery, began_ns, now_ns));
+            .map(|(message, delivery)| self.learn_one(message, delivery, began_ns, now_ns));
         let judgements = judgements.collect();
         let first = deliveries.iter().position(|delivery| delivery.failure().is_some());
         match first {
@@ -320,7 +326,7 @@ impl LimitsState {
 
     fn learn_one(
         &mut self,
-        key: u64,
+        (&key, category): (&u64, &Category),
         delivery: &Delivery,
         began_ns: u64,
         now_ns: u64,
@@ -334,7 +340,9 @@ impl LimitsState {
             }
             Delivery::Reject { problem } => {
                 self.evidence.rejected(key, now_ns);
-                let spared = self.breaker.rejected(key, &problem.code, now_ns);
+                // The address of a reply is its command's: many refused ones say nothing about the others.
+                let counted = if *category == Category::Reply { NO_KEY } else { key };
+                let spared = self.breaker.rejected(counted, &problem.code, now_ns);
                 if spared { Judgement::TARGET } else { Judgement::MESSAGE }
             }
             Delivery::Held => Judgement::TARGET,
@@ -367,33 +375,5 @@ impl LimitsState {
             let misconfigured = matches!(delivery, Delivery::Misconfigured { .. });
             self.breaker.failed(FailedCall { key, was_failing, misconfigured, asked }, now_ns);
         }
-    }
-}
-
-/// Returns whether the target decided about the message, so it was reached.
-fn is_answer(delivery: &Delivery) -> bool {
-    matches!(delivery, Delivery::Accepted | Delivery::Reject { .. })
-}
-
-/// Returns the one answer for all messages of a call that were tried, if there were several and the answer
-/// is a failure whose reason may be one of them.
-fn failed_as_a_whole(deliveries: &[Delivery]) -> Option<&Delivery> {
-    let mut tried = deliveries.iter().filter(|delivery| **delivery != Delivery::Held);
-    let first = tried.next()?;
-    let unclear = matches!(first.failure(), Some(FailureKind::Unclear | FailureKind::Busy));
-    let mut several = false;
-    let alike = tried.all(|delivery| {
-        several = true;
-        delivery == first
-    });
-    (unclear && several && alike).then_some(first)
-}
-
-/// Returns the cause if the answer is about every message: the target named a pause for all.
-fn rests_at_once(delivery: &Delivery) -> Option<OpenCause> {
-    match delivery {
-        Delivery::Outage { after: Some(_), .. } => Some(OpenCause::Asked),
-        Delivery::Misconfigured { after: Some(_), .. } => Some(OpenCause::Configuration),
-        _ => None,
     }
 }

@@ -11,6 +11,7 @@ use std::{
 use futures_util::FutureExt;
 use relais_core::{
     delivery::Delivery,
+    message::Category,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
 };
@@ -106,12 +107,12 @@ impl PublishGuard {
     /// Learns from a call that returned.
     pub(crate) fn finished<'k>(
         &mut self,
-        keys: impl Iterator<Item = &'k str>,
+        messages: impl Iterator<Item = (&'k str, Category)>,
         deliveries: &[Delivery],
         began: Instant,
     ) -> CallAssessment {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.limits.learn(keys, deliveries, began)
+        self.limits.learn(messages, deliveries, began)
     }
 
     pub(crate) async fn close(&self) {

@@ -162,7 +162,7 @@ pub(crate) fn outbox_fate(
             Some(OutboxFate::Wait { pause: HOLD_FOR, problem: held(), lost_workers: HOLD_AFTER })
         }
         Treatment::Bury => {
-            let park = on_dead_letter == OnDeadLetter::Park;
+            let park = on_dead_letter.parks();
             Some(OutboxFate::Dead { attempts: row.attempts, problem: lost(), park })
         }
         Treatment::Send | Treatment::NoteAndSend | Treatment::SendAlone => None,
@@ -180,7 +180,7 @@ pub(crate) fn job_fate(
         Treatment::Bury => OutboxFate::Dead {
             attempts: row.attempts,
             problem: lost(),
-            park: on_dead_letter == OnDeadLetter::Park,
+            park: on_dead_letter.parks(),
         },
         Treatment::Hold => OutboxFate::Wait {
             pause: HOLD_FOR + lease.saturating_mul(2),

@@ -145,8 +145,9 @@ impl Relay {
             std::mem::take(&mut self.finished)
         {
             self.doubtful -= usize::from(doubtful);
-            let keys = entries.iter().map(|entry| entry.row.msg_key.as_str());
-            let assessment = self.guard.finished(keys, &deliveries, began);
+            let messages =
+                entries.iter().map(|entry| (entry.row.msg_key.as_str(), entry.row.category));
+            let assessment = self.guard.finished(messages, &deliveries, began);
             if assessment.halve {
                 let tried = entries.iter().zip(&deliveries);
                 let tried = tried.filter(|(_, delivery)| **delivery != Delivery::Held);

@@ -157,7 +157,7 @@ pub async fn row(
     if row.status != InboxStatus::SerdeError {
         return Ok(report(RepairOutcome::Refused { status: Some(row.status) }));
     }
-    let (rewritten, how) = match read(sources, row, plan) {
+    let (rewritten, how) = match read(sources, row, plan).await {
         Ok(read) => read,
         Err(unreadable) => return Ok(report(unreadable)),
     };
@@ -219,27 +219,28 @@ pub async fn all(
 }
 
 /// Returns the row as it is decoded now and, for the audit log, by what; or why it cannot be decoded.
-fn read(
+async fn read(
     sources: &[DeclaredSource],
     row: &InboxRow,
     plan: &RepairPlan,
 ) -> Result<(RewrittenRow, String), RepairOutcome> {
     let hopeless = |problem| RepairOutcome::Unreadable { problem, readable_by: Vec::new() };
-    let declared = declared(sources, row).map_err(hopeless)?;
+    let source = declared(sources, row).map_err(hopeless)?;
     let (decoder, how) = match &plan.fix {
-        Fix::Declared => (declared.decoder, format!("decoder {}", declared.decoder.as_str())),
+        Fix::Declared => {
+            (source.mapping.decoder, format!("decoder {}", source.mapping.decoder.as_str()))
+        }
         Fix::Decoder(decoder) => (*decoder, format!("decoder {}", decoder.as_str())),
         Fix::Payload(_) => (Decoder::Json, "payload written by hand".to_owned()),
     };
-    let mapping = declared.clone().decoder(decoder);
-    if let Fix::Payload(payload) = &plan.fix {
-        let new = reread(&mapping, row, payload, plan.identity).map_err(hopeless)?;
-        return Ok((new, how));
-    }
-    let bytes = original(row).map_err(hopeless)?;
-    let new = reread(&mapping, row, &bytes, plan.identity).map_err(|problem| {
-        let readable_by = readable_by(&bytes).into_iter().map(Decoder::as_str).collect();
-        RepairOutcome::Unreadable { problem, readable_by }
-    })?;
-    Ok((new, how))
+    let decoded = if let Fix::Payload(payload) = &plan.fix {
+        decoder.decode(payload).map_err(hopeless)?
+    } else {
+        let bytes = original(row).map_err(hopeless)?;
+        source.decode(decoder, &bytes).await.map_err(|problem| {
+            let readable_by = readable_by(&bytes).into_iter().map(Decoder::as_str).collect();
+            RepairOutcome::Unreadable { problem, readable_by }
+        })?
+    };
+    Ok((reread(&source.mapping, row, decoded, plan.identity), how))
 }

@@ -55,7 +55,7 @@ const LEFT_OUT: [(&str, &str); 27] = [
 const PART: [(&str, &str); 1] = [("relais-store conformance", "sqlite::")];
 
 /// Variables with which tests find servers, or fail without them.
-const SERVERS: [&str; 7] = [
+const SERVERS: [&str; 8] = [
     "CI",
     "RELAIS_TEST_POSTGRES",
     "RELAIS_TEST_KAFKA",
@@ -63,6 +63,7 @@ const SERVERS: [&str; 7] = [
     "RELAIS_TEST_NATS",
     "RELAIS_TEST_ARTEMIS",
     "RELAIS_TEST_QPID",
+    "RELAIS_TEST_REGISTRY",
 ];
 
 pub(super) fn run(options: &TestOptions) -> Result<ExitCode> {

@@ -8,8 +8,8 @@ use super::{
 /// Commands the README must name: how to see it work, and how to test it.
 const README_COMMANDS: [&str; 2] = ["cargo xtask test", "-- demo"];
 
-/// The page with the proofs and their tests.
-const TEST_PAGE: &str = "docs/how-relais-is-tested.md";
+/// The pages with the proofs and their tests.
+const TEST_PAGES: [&str; 2] = ["docs/how-relais-is-tested.md", "docs/spec-coverage.md"];
 
 /// Endings that make a word in backticks a path even without a folder.
 const OWN_ENDINGS: [&str; 2] = [".rs", ".sql"];
@@ -46,16 +46,20 @@ pub(super) fn readme_commands(tree: &Tree) -> Vec<TidyFinding> {
         .collect()
 }
 
-/// The page on testing names no test that does not exist.
+/// The pages on testing and on the specification name no test that does not exist.
 pub(super) fn named_tests(tree: &Tree) -> Vec<TidyFinding> {
-    let Some(page) = tree.get(TEST_PAGE) else { return Vec::new() };
+    let pages = TEST_PAGES.iter().filter_map(|path| tree.get(path));
+    pages.flat_map(|page| missing_tests(tree, page)).collect()
+}
+
+fn missing_tests(tree: &Tree, page: &TreeFile) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (number, line) in prose(page) {
         for name in line.split('`').skip(1).step_by(2).filter(|word| is_test_name(word)) {
             let function = format!("fn {name}(");
             if !tree.under("", ".rs").any(|file| file.text.contains(&function)) {
                 let text = format!("there is no test `{name}`: name the one that shows it now");
-                findings.push(TidyFinding::new(TEST_PAGE, number, text));
+                findings.push(TidyFinding::new(&page.path, number, text));
             }
         }
     }
@@ -102,7 +106,8 @@ fn prose(file: &TreeFile) -> impl Iterator<Item = (usize, &str)> {
 
 /// Returns true if a word in backticks is a sentence, as the names of tests are.
 fn is_test_name(word: &str) -> bool {
-    word.matches('_').count() > 2 && word.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    word.matches('_').count() > 2 && word.chars().all(plain)
 }
 
 /// Returns true if a word in backticks names a file or folder of ours, rather than a type or a URL.
@@ -203,10 +208,16 @@ mod tests {
     #[test]
     fn a_missing_test_is_found() {
         let page = "`a_row_that_is_late` `a_row_that_is_gone` `lease_ms`\n";
+        let coverage = "| 1 | yes | `point_1_is_not_there` |\n";
         let test = "async fn a_row_that_is_late(f: &dyn Fixture) {}";
-        let tree = Tree::of(&[(TEST_PAGE, page), ("a.rs", test)]);
-        let expected = "there is no test `a_row_that_is_gone`: name the one that shows it now";
-        assert_eq!(texts(&named_tests(&tree)), [format!("{TEST_PAGE}:1: {expected}")]);
+        let [first, second] = TEST_PAGES;
+        let tree = Tree::of(&[(first, page), (second, coverage), ("a.rs", test)]);
+        let missing = |page: &str, name: &str| {
+            format!("{page}:1: there is no test `{name}`: name the one that shows it now")
+        };
+        let expected =
+            [missing(first, "a_row_that_is_gone"), missing(second, "point_1_is_not_there")];
+        assert_eq!(texts(&named_tests(&tree)), expected);
     }
 
     #[test]

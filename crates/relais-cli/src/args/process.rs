@@ -24,6 +24,9 @@ pub(crate) enum ProcessCommand {
     /// Show the log of a process, newest first
     #[command(after_help = "Example:\n  relais process log order/o-1")]
     Log(ProcessLog),
+    /// Compute the state of a process from its log and compare it with the stored state
+    #[command(after_help = "Example:\n  relais process verify order/o-1")]
+    Verify(ProcessId),
     /// Pause a process: replies are still received, no new step starts
     #[command(after_help = "Example:\n  relais process pause order/o-1 --reason \"wrong address\"")]
     Pause(Act),

@@ -131,7 +131,7 @@ pub(super) async fn unknown_destination(
     let Some(name) = destination else { return Ok(None) };
     let kind = ControlKind::Destination;
     let known = relais::control::known(store, kind, &declared(settings, kind)).await?;
-    let is_known = known.contains(name) || settings.defines(name);
+    let is_known = known.contains(name) || settings.delivers_to(name);
     Ok((!is_known).then(|| unknown(kind, name, &known)))
 }
 

@@ -1,8 +1,9 @@
-//! `relais process …`: list, show, act and diagram.
+//! `relais process …`: list, show, verify, act and diagram.
 
 mod act;
 mod orphans;
 mod show;
+mod verify;
 
 use relais_core::{
     control::ControlChange,
@@ -32,6 +33,7 @@ pub(crate) async fn process(context: &CommandContext, command: ProcessCommand) -
         ProcessCommand::List(args) => return list(context, args).await,
         ProcessCommand::Show(args) => return show::show(context, args).await,
         ProcessCommand::Log(args) => return show::log(context, args).await,
+        ProcessCommand::Verify(args) => return verify::verify(context, args).await,
         ProcessCommand::Diagram(args) => return diagram(context, &args),
         ProcessCommand::PauseType(args) => {
             return control::process_type(context, ControlChange::Pause, args).await;

@@ -85,7 +85,7 @@ pub(crate) async fn outbox(context: &CommandContext, command: OutboxCommand) -> 
             }
             let now = store.overview().await?.now;
             let lines = rows.iter().map(|row| {
-                let waits = !row.status.is_terminal() && !settings.defines(&row.destination);
+                let waits = !row.status.is_terminal() && !settings.delivers_to(&row.destination);
                 outbox_line(row, now, waits.then_some("waits: no [[destination]] names it"))
             });
             let shown = table(&context.output, &OUTBOX_COLUMNS, lines);

@@ -145,7 +145,7 @@ fn destinations(
             let mut defined = settings.destinations.iter();
             let defined = defined.find(|d| d.name == backlog.destination);
             DestinationStatus {
-                defined: settings.defines(&backlog.destination),
+                defined: settings.delivers_to(&backlog.destination),
                 external: settings.external.contains(&backlog.destination),
                 rate: defined.and_then(|d| d.limits.rate).map(show_rate),
                 guards: guards.get(&backlog.destination).cloned(),

@@ -5,7 +5,8 @@ use std::{
     net::SocketAddr,
 };
 
-use relais::adopt::AdoptDestination;
+use relais::{adopt::AdoptDestination, process::CallTarget};
+use relais_core::process::handler_step::inbox_destination;
 
 use super::{
     ProcessSettings, Settings, SourceOrigin,
@@ -134,16 +135,33 @@ fn undefined(settings: &Settings, destination: &str) -> String {
     format!("no [[destination]] is named `{destination}`; {next}")
 }
 
+fn no_handler(settings: &Settings, handler: &str) -> String {
+    let names = settings.handlers.iter().map(|handler| handler.name.as_str());
+    let next = match nearest(handler, names) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => "define it".to_owned(),
+    };
+    format!("no [[handler]] is named `{handler}`; {next}")
+}
+
 /// Reports event types with routes and processes: the two could not share one commit.
 fn processes(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
     for process in &settings.processes {
         let key = format!("process[{}]", process.declared.process_type);
         let mut missing = BTreeSet::new();
         for (step, call) in process.calls() {
-            let destination = &call.destination;
-            if !settings.defines(destination) && missing.insert((step, destination)) {
-                let key = format!("{key}.step[{step}].destination");
-                note(Severity::Error, process.place, &key, &undefined(settings, destination));
+            let (word, is_there, message) = match &call.target {
+                CallTarget::Destination(name) => {
+                    ("destination", settings.defines(name), undefined(settings, name))
+                }
+                CallTarget::Handler(name) => {
+                    let is_there = settings.handlers.iter().any(|handler| handler.name == *name);
+                    ("handler", is_there, no_handler(settings, name))
+                }
+            };
+            if !is_there && missing.insert((step, call.target.name())) {
+                let key = format!("{key}.step[{step}].{word}");
+                note(Severity::Error, process.place, &key, &message);
             }
         }
         for (event_type, role) in event_types(process) {
@@ -168,6 +186,25 @@ fn handlers(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str))
                 let message = undefined(settings, destination);
                 note(Severity::Error, handler.place, &key("destinations"), &message);
             }
+        }
+        let is_step = |process: &ProcessSettings| {
+            process
+                .calls()
+                .any(|(_, call)| call.target == CallTarget::Handler(handler.name.clone()))
+        };
+        let has_steps = settings.processes.iter().any(is_step);
+        if handler.on.is_empty() && !has_steps {
+            let message = "is missing, and no step of a process names this handler; name one event type, or a \
+                           list of them";
+            note(Severity::Error, handler.place, &key("on"), message);
+        }
+        let inbox = inbox_destination(&settings.inbox_name);
+        if has_steps && settings.defines(&inbox) {
+            let message = format!(
+                "a [[destination]] is named `{inbox}`, which stands for the inbox of the handler's answers; \
+                 rename it"
+            );
+            note(Severity::Error, handler.place, &key("name"), &message);
         }
         if settings.defines(&handler.target()) {
             let message = format!(

@@ -39,7 +39,7 @@ settings! {
         kind: TargetKind => "this version has: amqp, http, kafka, log, nats, rabbitmq, salesforce, servicebus";
         /// another program serves it: it has a `name` and no other key
         external: OnOff = false;
-        /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue
+        /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue. `"retry"`: no dead letters, the message is sent again with the longest pause
         on_dead_letter: Word<OnDeadLetter> = OnDeadLetter::default();
         /// the most messages of one call, for targets that take several: HTTP takes one. Other outboxes use 10 to 1,000
         batch: Integer = number(DestinationSettings::default().batch_max), 1..=1_000;

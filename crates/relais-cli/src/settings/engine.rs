@@ -44,6 +44,8 @@ settings! {
 
     /// `[retention]`
     pub(super) struct RetentionKeys(base: Retention) {
+        /// `false`: nothing is removed, as with `"never"` for each kind of row
+        enabled: OnOff = true;
         /// handled inbox rows. Also how long duplicates are recognised
         processed: RetentionSpan = seconds(base.processed_seconds);
         /// delivered outbox rows
@@ -132,7 +134,7 @@ pub(super) fn retention(section: Section<'_>, settings: &Settings) -> Retention 
         .processes_seconds(keep("processes", keys.processes, processes))
         .versions_seconds(keep("versions", keys.versions, inbox));
     section.finish();
-    retention
+    if keys.enabled { retention } else { Retention::never() }
 }
 
 /// Reads `[lanes]`.

@@ -11,10 +11,10 @@ use relais::{
     adopt::{AdoptDestination, Adoption},
     http::{HttpSourceKeys, HttpTargetKeys, OnInvalidBody, SecretString},
 };
-use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaStartOffset};
+use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaStartOffset, RegistryKeys};
 use relais_core::{
-    breaker::BreakerPolicy, extract::Mapping, outbox::OnDeadLetter, query::Retention,
-    retry::RetryPolicy, route::Route,
+    breaker::BreakerPolicy, extract::Mapping, message::Category, outbox::OnDeadLetter,
+    query::Retention, retry::RetryPolicy, route::Route,
 };
 use serde::Serialize;
 
@@ -156,6 +156,7 @@ fn source(source: &SourceSettings) -> Vec<String> {
     };
     let mut lines = vec![place, format!("source system `{source_system}`, {reads}"), limits];
     if let SourceOrigin::Kafka(kafka) = &source.origin {
+        lines.extend(registry(kafka.registry()));
         lines.extend(options(&kafka.options));
     }
     lines
@@ -205,6 +206,15 @@ fn kafka_origin(kafka: &KafkaSourceKeys) -> (String, String) {
     )
 }
 
+fn registry(keys: RegistryKeys<'_>) -> Option<String> {
+    let login = match (keys.user, keys.token) {
+        (Some(user), _) => format!(", as `{user}`"),
+        (None, Some(_)) => ", with a token".to_owned(),
+        (None, None) => String::new(),
+    };
+    keys.url.map(|url| format!("schemas of the registry at {url}{login}"))
+}
+
 /// Lists names only: any value may be a secret.
 fn options(options: &[(String, SecretString)]) -> Option<String> {
     let names: Vec<&str> = options.iter().map(|(name, _)| name.as_str()).collect();
@@ -218,6 +228,11 @@ fn route(route: &Route) -> Vec<String> {
         Some(pointer) => format!("one message for each element of payload:{pointer}"),
     };
     let mut line = format!("{count}: `{event}` to `{}`", route.destination);
+    match route.category {
+        Category::Event => {}
+        Category::Command => line.push_str(", as a command"),
+        Category::Reply => line.push_str(", as the reply to its sender"),
+    }
     if let Some(version) = &route.version {
         let _ = write!(line, ", ignored if payload:{version} is older than the last seen");
     }
@@ -237,21 +252,26 @@ fn destination(destination: &DestinationConfig) -> Vec<String> {
     let dead = match destination.on_dead_letter {
         OnDeadLetter::Park => "a dead letter parks its key",
         OnDeadLetter::Skip => "later messages continue past a dead letter",
+        OnDeadLetter::Retry => "no dead letters: a failing message is sent again",
     };
     let mut lines = vec![
         target(&destination.target),
         format!("{}; {dead}", retry(&destination.retry)),
         format!("{}; {}", limits(&destination.limits), breaker(&destination.breaker)),
     ];
+    let reply_to =
+        |to: &Option<String>| Some(format!("commands ask for replies to `{}`", to.as_ref()?));
     match &destination.target {
-        TargetConfig::Kafka(kafka) => lines.extend(options(&kafka.options)),
+        TargetConfig::Kafka(kafka) => {
+            lines.extend(registry(kafka.registry()));
+            lines.extend(options(&kafka.options));
+        }
         TargetConfig::Salesforce(target) => lines.extend(salesforce::details(target)),
-        TargetConfig::Amqp(_)
-        | TargetConfig::Http(_)
-        | TargetConfig::Log(_)
-        | TargetConfig::Nats(_)
-        | TargetConfig::Rabbitmq(_)
-        | TargetConfig::Servicebus(_) => {}
+        TargetConfig::Amqp(amqp) => lines.extend(reply_to(&amqp.reply_to)),
+        TargetConfig::Nats(nats) => lines.extend(reply_to(&nats.reply_to)),
+        TargetConfig::Rabbitmq(rabbitmq) => lines.extend(reply_to(&rabbitmq.reply_to)),
+        TargetConfig::Servicebus(keys) => lines.extend(reply_to(&keys.reply_to)),
+        TargetConfig::Http(_) | TargetConfig::Log(_) => {}
     }
     lines
 }

@@ -26,11 +26,11 @@ settings! {
         name: NameText;
         /// `"http"`
         kind: HandlerKind => "this version has: http";
-        /// the event types
-        on: NameList => "name one event type, or a list of them";
+        /// the event types. Not needed if steps of a process name the handler
+        on: Option<NameList> => "none";
         /// the names of `[[destination]]`s to which an answer may send messages
         destinations: Option<NameList> => "none";
-        /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue. An answer `park` always parks, an answer `fail` never does
+        /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue. `"retry"`: the call is repeated with the longest pause. An answer `park` always parks, an answer `fail` never does
         on_dead_letter: Word<OnDeadLetter> = OnDeadLetter::default();
     }
 }
@@ -96,7 +96,7 @@ fn handler(section: Section<'_>, names: &mut HashSet<String>) -> Option<HandlerC
     }
     let (limits, breaker) = guards;
     let HandlerKeys { name, on, destinations, on_dead_letter, .. } = keys?;
-    let destinations = destinations.unwrap_or_default();
+    let (on, destinations) = (on.unwrap_or_default(), destinations.unwrap_or_default());
     let http = http?;
     Some(HandlerConfig {
         place,

@@ -1,6 +1,6 @@
 //! The kind `kafka` in whole files, with and without the connector in the build.
 
-use relais_connect::kafka_settings::KafkaStartOffset;
+use relais_connect::kafka_settings::{KafkaEncoder, KafkaStartOffset};
 use relais_core::{decode::Decoder, extract::Pick};
 
 use super::{
@@ -121,7 +121,7 @@ fn what_does_not_fit_is_named_with_its_place() {
             "relais.toml:5:10: source[m].topics: topic 2 is not the name of a topic; use 1 to 249 \
              letters, digits, `.`, `_` and `-`; topic 3 is there twice",
             "relais.toml:6:11: source[m].decoder: `avro` is not known here; one of `json`, \
-             `json-latin1`, `confluent-json`, `text`, `bytes`",
+             `json-latin1`, `confluent-json`, `confluent-avro`, `text`, `bytes`",
             "relais.toml:7:9: source[m].start: `latst` is not known here; did you mean `latest`?",
             "relais.toml:8:1: source[m].listen: unknown key; it is for kind `http`",
             "relais.toml:10:17: source[m].options.sasl.password: expected a string, a number, true \
@@ -191,4 +191,46 @@ fn options_that_break_a_promise_or_are_unknown_are_refused_with_their_place() {
         assert!(error.starts_with(place) && error.contains(reason), "{place}{reason}: {error}");
         assert!(!error.contains("CANARY"), "{error}");
     }
+}
+
+#[test]
+fn keys_of_a_schema_registry_arrive_and_fit_together() {
+    let (settings, _) = good(
+        "[[source]]\nname = \"m\"\nkind = \"kafka\"\nbrokers = \"k\"\ntopics = [\"a\"]\n\
+         decoder = \"confluent-avro\"\nregistry_url = \"https://r.example\"\n\
+         registry_user = \"me\"\nregistry_password = \"${KEY}\"\nunknown_schema_wait = \"2m\"\n\
+         [[route]]\non = \"A\"\ndestination = \"orders\"\n\
+         [[destination]]\nname = \"orders\"\nkind = \"kafka\"\nbrokers = \"k\"\n\
+         encoder = \"confluent-json\"\nregistry_url = \"http://r.example:8081\"\n\
+         registry_token = \"${KEY}\"\nsubject = \"{{event_type}}\"\n",
+    );
+    let SourceOrigin::Kafka(kafka) = &settings.sources[0].origin else { panic!("{settings:?}") };
+    assert_eq!(settings.sources[0].mapping.decoder, Decoder::ConfluentAvro);
+    assert_eq!(kafka.registry_url.as_deref(), Some("https://r.example"));
+    assert_eq!(kafka.unknown_schema_wait.as_secs(), 120);
+    let TargetConfig::Kafka(target) = &settings.destinations[0].target else {
+        panic!("{settings:?}")
+    };
+    assert_eq!(target.encoder, KafkaEncoder::ConfluentJson);
+    let explained = serde_json::to_string(&explain(&settings)).unwrap();
+    assert!(explained.contains("schemas of the registry at https://r.example, as `me`"));
+    assert!(!format!("{settings:?} {explained}").contains("CANARY"));
+    check(
+        "[[source]]\nname = \"m\"\nkind = \"kafka\"\nbrokers = \"k\"\ntopics = [\"a\"]\n\
+         decoder = \"confluent-avro\"\nregistry_password = \"x\"\n\
+         [[source]]\nname = \"n\"\nkind = \"kafka\"\nbrokers = \"k\"\ntopics = [\"b\"]\n\
+         registry_url = \"http://r\"\nregistry_tls_ca = \"ca.pem\"\n\
+         [[destination]]\nname = \"d\"\nkind = \"kafka\"\nbrokers = \"k\"\n\
+         schema_file = \"a.avsc\"\nregistry_url = \"http://me:CANARY@r\"\n",
+        &[
+            "relais.toml:1:1: source[m].registry_url: is missing; `decoder` needs a schema registry",
+            "relais.toml:7:21: source[m].registry_password: needs a `registry_url`",
+            "relais.toml:13:16: source[n].registry_url: is not used; set `decoder = \
+             \"confluent-avro\"`, or remove it",
+            "relais.toml:14:19: source[n].registry_tls_ca: needs a `registry_url` that starts with \
+             https://",
+            "relais.toml:20:16: destination[d].registry_url: has a login in it; use `registry_user` \
+             and `registry_password`",
+        ],
+    );
 }

@@ -6,10 +6,10 @@ use relais_core::{
     process::{
         Definition, STEPS_MAX,
         declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
-        definition::Correlate,
+        definition::{CallTarget, Correlate, KeyUse},
     },
     retry::RetryPolicy,
-    setting::{Integer, NameList, NameText, PlainText, StoredSelector, TimeSpan},
+    setting::{Integer, NameList, NameText, PlainText, StoredSelector, TimeSpan, Word},
     settings,
 };
 
@@ -32,6 +32,8 @@ settings! {
         start: NameList => "name one event type, or a list of them";
         /// one process for each key; a second start is a dead letter (`BUSINESS_KEY_TAKEN`)
         business_key: Option<StoredSelector>;
+        /// `"once"`: one process for each business key. `"while_open"`: the key can be used again when its process has ended
+        business_key_use: Word<KeyUse> = KeyUse::default();
     }
 
     /// `[[process.step]]`
@@ -43,13 +45,15 @@ settings! {
     /// The keys of a step and of its compensation.
     pub(super) struct CallKeys {
         /// where the command is sent
-        destination: NameText;
+        destination: Option<NameText> => "this or `handler`";
+        /// the `[[handler]]` that carries out the command; its answer is the reply
+        handler: Option<NameText> => "this or `destination`";
         /// the event type of the command
         command: NameText;
         /// a template, see below
         payload: Option<PlainText> => "the data";
-        /// replies that complete it
-        completed: NameList => "name one event type, or a list of them";
+        /// replies that complete it; needed with `destination`
+        completed: Option<NameList>;
         /// replies that fail it permanently
         failed: Option<NameList>;
         /// replies that fail this attempt
@@ -131,9 +135,15 @@ fn process(section: &Section<'_>) -> Option<DeclaredProcess> {
     }
     // A step that could not be read is reported already.
     let is_whole = (1..=STEPS_MAX).contains(&count) && steps.len() == count;
-    let ProcessKeys { process_type, version, start, business_key } = keys.filter(|_| is_whole)?;
-    let version = i32::try_from(version).unwrap_or(i32::MAX);
-    Some(DeclaredProcess { process_type, version, starts: start, business_key, steps })
+    let keys = keys.filter(|_| is_whole)?;
+    Some(DeclaredProcess {
+        process_type: keys.process_type,
+        version: i32::try_from(keys.version).unwrap_or(i32::MAX),
+        starts: keys.start,
+        business_key: keys.business_key,
+        key_use: keys.business_key_use,
+        steps,
+    })
 }
 
 fn step(section: Section<'_>) -> Option<DeclaredStep> {
@@ -161,12 +171,39 @@ fn call(section: &Section<'_>) -> Option<DeclaredCall> {
         );
     }
     let keys = keys?;
+    let target = match (keys.destination, keys.handler) {
+        (Some(destination), None) => {
+            if !section.has("completed") {
+                section.error("completed", "is missing; name one event type, or a list of them");
+                return None;
+            }
+            CallTarget::Destination(destination)
+        }
+        (None, Some(handler)) => {
+            let replies =
+                ["completed", "failed", "retryable", "error", "correlate", "correlate_key"];
+            for key in replies.into_iter().filter(|key| section.has(key)) {
+                let message = "the answer of a handler is the reply; remove this key";
+                section.error(key, message);
+            }
+            CallTarget::Handler(handler)
+        }
+        (None, None) => {
+            let message = "is missing; give the name of a destination, or `handler`";
+            section.error("destination", message);
+            return None;
+        }
+        (Some(_), Some(_)) => {
+            section.error("handler", "give either `destination` or `handler`, not both");
+            return None;
+        }
+    };
     let by_key = keys.correlate_key.map(Correlate::BusinessKey);
     Some(DeclaredCall {
-        destination: keys.destination,
+        target,
         command: keys.command,
         payload: keys.payload,
-        completed: keys.completed,
+        completed: keys.completed.unwrap_or_default(),
         failed: keys.failed.unwrap_or_default(),
         retryable: keys.retryable.unwrap_or_default(),
         error: keys.error,

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use relais_core::{extract::Pick, process::definition::Correlate};
+use relais_core::{
+    extract::Pick,
+    process::definition::{CallTarget, Correlate, KeyUse},
+    query::Retention,
+};
 
 use super::{
     explain::explain,
@@ -59,8 +63,8 @@ fn every_key_of_a_process_arrives() {
     assert_eq!(declared.business_key, Some(Pick::Payload("/orderId".into())));
     let payment = &declared.steps[0].call;
     assert_eq!(
-        (payment.destination.as_str(), payment.command.as_str()),
-        ("payments", "TakePayment")
+        (payment.target.clone(), payment.command.as_str()),
+        (CallTarget::Destination("payments".into()), "TakePayment")
     );
     assert_eq!(payment.payload.as_deref(), Some(r#"{"order": {{/input/orderId}}}"#));
     assert_eq!((&payment.completed[..], payment.failed.len()), (&["PaymentTaken".into()][..], 2));
@@ -230,6 +234,17 @@ fn what_cannot_be_built_is_said_before_anything_runs() {
         let wrong = bad(&format!("{}{TARGETS}", ORDER.replace(from, to)));
         assert!(wrong.contains("process[order]"), "{to}: {wrong}");
     }
+}
+
+#[test]
+fn cleanup_can_be_switched_off_and_keys_can_be_used_again() {
+    let (settings, _) = good("[retention]\nenabled = false\nprocesses = \"10d\"\n");
+    assert_eq!(settings.retention, Retention::never());
+    let (settings, _) = good(&format!("{ORDER}{TARGETS}"));
+    assert_eq!(settings.processes[0].declared.key_use, KeyUse::Once);
+    let again = ORDER.replace("version = 2", "version = 2\nbusiness_key_use = \"while_open\"");
+    let (settings, _) = good(&format!("{again}{TARGETS}"));
+    assert_eq!(settings.processes[0].declared.key_use, KeyUse::WhileOpen);
 }
 
 #[test]

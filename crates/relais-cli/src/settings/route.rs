@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use relais_core::{
     json::{self, JsonError},
-    message::is_reserved_header,
+    message::{Category, is_reserved_header},
     route::Route,
-    setting::{NameList, NameText, PayloadPointer, PlainText},
+    setting::{NameList, NameText, PayloadPointer, PlainText, Word},
     settings,
 };
 
@@ -33,6 +33,8 @@ settings! {
         event_version: Option<PayloadPointer> => "1";
         /// headers of the event that its messages get too. `traceparent` and `tracestate` are always carried over
         headers: Option<NameList> => "none";
+        /// `"event"`, `"command"` or `"reply"`. A reply gets the address and the correlation id of the event, which is a command then
+        category: Word<Category> = Category::default();
     }
 }
 
@@ -83,6 +85,7 @@ fn route(keys: RouteKeys) -> Route {
     route.payload = keys.payload;
     route.event_version = keys.event_version;
     route.headers = keys.headers.unwrap_or_default();
+    route.category = keys.category;
     route
 }
 

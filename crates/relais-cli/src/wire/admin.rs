@@ -92,6 +92,10 @@ pub(crate) fn declared(settings: &Settings) -> Vec<DeclaredSource> {
             SourceOrigin::Servicebus(servicebus) => vec![servicebus.address()],
         },
         mapping: source.mapping.clone(),
+        schemas: match &source.origin {
+            SourceOrigin::Kafka(kafka) => super::kafka::schemas(kafka),
+            _ => None,
+        },
     });
     declared.collect()
 }

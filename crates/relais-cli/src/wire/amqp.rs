@@ -46,6 +46,7 @@ pub(super) fn publisher(
         capability: keys.capability.clone(),
         envelope: keys.envelope,
         message_bytes_max: keys.message_bytes_max,
+        reply_to: keys.reply_to.clone(),
         timeout: destination.limits.timeout,
         ..AmqpPublisherSettings::new(name, of_target(keys), address)
     };

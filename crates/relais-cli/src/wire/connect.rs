@@ -63,6 +63,11 @@ pub(crate) async fn connect(
             }
         };
         tried.push(ConnectionCheck::new("source", &source.name, key, result));
+        if let SourceOrigin::Kafka(origin) = &source.origin
+            && let Some(result) = kafka::probe_registry(origin.registry()).await
+        {
+            tried.push(ConnectionCheck::new("source", &source.name, "registry_url", result));
+        }
     }
     let mut sessions = salesforce::SalesforceSessions::default();
     for destination in &settings.destinations {
@@ -111,7 +116,12 @@ async fn target(
     match &destination.target {
         TargetConfig::Http(http) => vec![one("url", super::probe_http(destination, http).await)],
         TargetConfig::Amqp(keys) => vec![one("url", amqp::probe_destination(keys).await)],
-        TargetConfig::Kafka(kafka) => vec![one("brokers", kafka::probe_destination(kafka).await)],
+        TargetConfig::Kafka(keys) => {
+            let broker = one("brokers", kafka::probe_destination(keys).await);
+            let registry = kafka::probe_registry(keys.registry()).await;
+            let registry = registry.map(|result| one("registry_url", result));
+            [broker].into_iter().chain(registry).collect()
+        }
         TargetConfig::Nats(keys) => vec![one("url", nats::probe_destination(keys).await)],
         TargetConfig::Rabbitmq(keys) => vec![one("url", rabbitmq::probe_destination(keys).await)],
         TargetConfig::Servicebus(keys) => {

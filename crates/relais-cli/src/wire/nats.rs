@@ -48,6 +48,7 @@ pub(super) fn publisher(
 ) -> Result<Arc<dyn Publisher>, WireError> {
     let settings = NatsPublisherSettings {
         envelope: keys.envelope,
+        reply_to: keys.reply_to.clone(),
         timeout: destination.limits.timeout,
         ..NatsPublisherSettings::new(&destination.name, of_target(keys), keys.subject.clone())
     };

@@ -47,6 +47,7 @@ pub(super) fn publisher(
     let settings = RabbitPublisherSettings {
         envelope: keys.envelope,
         namespace: keys.namespace.clone(),
+        reply_to: keys.reply_to.clone(),
         timeout: destination.limits.timeout,
         ..RabbitPublisherSettings::new(
             &destination.name,

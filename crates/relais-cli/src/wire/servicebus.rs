@@ -48,6 +48,7 @@ pub(super) fn publisher(
     let settings = ServiceBusPublisherSettings {
         envelope: keys.envelope,
         schedule_header: keys.schedule_header.clone(),
+        reply_to: keys.reply_to.clone(),
         timeout: destination.limits.timeout,
         ..ServiceBusPublisherSettings::new(&destination.name, connection, &keys.address())
     };

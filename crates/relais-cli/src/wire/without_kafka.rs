@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use relais_admin::AskSource;
-use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaTargetKeys};
-use relais_core::{publisher::Publisher, source::Source};
+use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaTargetKeys, RegistryKeys};
+use relais_core::{decode::SchemaDecoder, publisher::Publisher, source::Source};
 
 use super::WireError;
 use crate::settings::{DestinationConfig, SourceSettings};
@@ -32,4 +32,12 @@ pub(super) async fn probe_source(_origin: &KafkaSourceKeys) -> Result<String, St
 
 pub(super) async fn probe_destination(_target: &KafkaTargetKeys) -> Result<String, String> {
     Err(HOW.to_owned())
+}
+
+pub(super) async fn probe_registry(_keys: RegistryKeys<'_>) -> Option<Result<String, String>> {
+    None
+}
+
+pub(super) fn schemas(_keys: &KafkaSourceKeys) -> Option<Arc<dyn SchemaDecoder>> {
+    None
 }

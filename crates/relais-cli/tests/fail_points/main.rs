@@ -80,12 +80,13 @@ const fn flow(name: &'static str, run: fn(&mut CrashHarness)) -> Flow {
     Flow { name, run, crashed: None }
 }
 
-const FLOWS: [Flow; 10] = [
+const FLOWS: [Flow; 11] = [
     flow("http", http::in_and_out),
     flow("retry", http::retry_and_dead_letter),
     flow("cleanup", http::cleanup),
     flow("handler", |harness| handler::change_and_message(harness, SERVICE)),
     flow("remote handler", remote::call_and_answer),
+    flow("handler step", remote::steps),
     flow("process", process::timer_and_compensation),
     flow("bulk", bulk::job),
     flow("dead letters", dead_letters::decisions),

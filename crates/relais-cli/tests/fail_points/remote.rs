@@ -23,9 +23,13 @@ struct Billing {
 
 impl Billing {
     fn start(&self) -> SocketAddr {
+        self.listen(Router::new().route("/relais", post(answer)))
+    }
+
+    fn listen(&self, routes: Router<Self>) -> SocketAddr {
         static RUNTIME: OnceLock<Runtime> = OnceLock::new();
         let runtime = RUNTIME.get_or_init(|| Runtime::new().unwrap());
-        let app = Router::new().route("/relais", post(answer)).with_state(self.clone());
+        let app = routes.with_state(self.clone());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -96,4 +100,71 @@ pub(crate) fn call_and_answer(harness: &mut CrashHarness) {
         all.insert(keys[0].clone());
     }
     assert_eq!(all.len(), 5, "one idempotency key for each message");
+}
+
+/// Carries out the steps of orders: each effect once, by idempotency key. It cannot ship `bad`.
+async fn carry_out(
+    State(billing): State<Billing>,
+    headers: HeaderMap,
+    Json(order): Json<Value>,
+) -> Json<Value> {
+    let header = |name: &str| headers[name].to_str().unwrap().to_owned();
+    let command = format!("{} {}", header("event-type"), order["id"].as_str().unwrap());
+    let mut keys = billing.keys.lock().unwrap();
+    keys.entry(command.clone()).or_default().push(header("idempotency-key"));
+    if command == "Ship bad" {
+        return Json(json!({"outcome": "fail", "code": "NO_STREET", "message": "on purpose"}));
+    }
+    Json(json!({"outcome": "done", "data": {"receipt": command}}))
+}
+
+/// Each process ends once, each answer resumes its process once, and every call of a step has the same key.
+pub(crate) fn steps(harness: &mut CrashHarness) {
+    let shop = Billing::default();
+    let address = shop.listen(Router::new().route("/relais", post(carry_out)));
+    let step = |name: &str, command: &str, more: &str| {
+        format!(
+            "[[process.step]]\nname = \"{name}\"\nhandler = \"shop\"\ncommand = \"{command}\"\n\
+             payload = '{{\"id\":{{{{/input/id}}}}}}'\n{more}"
+        )
+    };
+    harness.settings(&format!(
+        "[[source]]\nname = \"hook\"\nkind = \"http\"\nlisten = \"127.0.0.1:0\"\n\
+         source_system = \"shop\"\n\
+         [[process]]\ntype = \"order\"\nstart = \"Placed\"\nbusiness_key = \"payload:/id\"\n{}{}\
+         [[handler]]\nname = \"shop\"\nkind = \"http\"\nallow_private = true\n\
+         url = \"http://{address}/relais\"\n[handler.retry]\nfirst = \"10ms\"\nmax = \"20ms\"\n",
+        step(
+            "payment",
+            "Pay",
+            "[process.step.compensation]\nhandler = \"shop\"\ncommand = \"Refund\"\n\
+             payload = '{\"id\":{{/input/id}},\"of\":{{/steps/payment/receipt}}}'\n"
+        ),
+        step("shipment", "Ship", "")
+    ));
+    for id in ["o-1", "bad"] {
+        let body = json!({ "type": "Placed", "id": id }).to_string();
+        harness.post(&[("message-id", id)], &body);
+    }
+    let ended = "SELECT status FROM relais_process WHERE status IN ('SUCCEEDED', 'COMPENSATED')";
+    harness.until("both end", |harness| harness.base.texts(ended).len() == 2);
+    harness.drain();
+    harness.finish();
+
+    let states = "SELECT business_key || ' ' || status FROM relais_process ORDER BY business_key";
+    assert_eq!(harness.base.texts(states), ["bad COMPENSATED", "o-1 SUCCEEDED"]);
+    assert!(harness.base.texts("SELECT message_id FROM relais_dead_letter").is_empty());
+    let log = "SELECT count(*) FROM relais_process_log WHERE event_type IN \
+               ('StepCompleted', 'StepFailed', 'CompensationCompleted')";
+    assert_eq!(harness.base.texts(log), ["5"], "one reply for each command");
+    let keys = shop.keys.lock().unwrap().clone();
+    let commands: Vec<&str> = keys.keys().map(String::as_str).collect();
+    assert_eq!(commands, ["Pay bad", "Pay o-1", "Refund bad", "Ship bad", "Ship o-1"]);
+    let mut all = BTreeSet::new();
+    for (command, keys) in keys {
+        assert!(keys.len() <= 1 + harness.crashes, "{command}: {keys:?}");
+        assert!(keys.iter().all(|key| *key == keys[0]), "{command}: {keys:?}");
+        all.insert(keys[0].clone());
+    }
+    assert_eq!(all.len(), 5, "one idempotency key for each step");
 }

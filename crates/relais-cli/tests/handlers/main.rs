@@ -4,9 +4,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod configuration;
+#[allow(dead_code)]
+#[path = "../support/node.rs"]
+mod node;
 mod programs;
 mod proxy;
 mod service;
+mod steps;
 // Shared with tests that use more of it.
 #[allow(dead_code)]
 #[path = "../support/mod.rs"]

@@ -3,6 +3,8 @@
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../support/order_reply.rs"]
+mod order_reply;
 mod server;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code)]
@@ -11,6 +13,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use order_reply::OrderReply;
 use server::{Server, wait_until};
 use support::Site;
 
@@ -159,4 +162,14 @@ fn a_destination_without_a_stream_pauses_instead_of_making_dead_letters() {
     for letter in dead {
         assert_eq!(letter["error_class"], "NATS_UNROUTABLE", "{letter:#}");
     }
+}
+
+#[test]
+fn a_process_gets_the_reply_to_its_command() {
+    let Some(server) = Server::from_environment() else { return };
+    server.create_stream("PAYMENTS", "payments.>");
+    server.create_stream("REPLIES", "replies.>");
+    let replaced = [("nats://127.0.0.1:4222", server.url())];
+    OrderReply::of_page("nats.md", &replaced.each_ref().map(|(from, to)| (*from, to.as_str())))
+        .proves_itself();
 }

@@ -183,7 +183,7 @@ impl<'a> AmqpPublishCall<'a> {
                     }
                 },
                 Err(_) => {
-                    round.unanswered = Some(classify::no_credit());
+                    round.unanswered = Some(classify::no_credit(self.publisher.address()));
                     break;
                 }
             }

@@ -333,12 +333,16 @@ pub(crate) fn timed_out() -> Delivery {
     Delivery::outage("AMQP_TIMEOUT", "no outcome in time; the message may have arrived")
 }
 
-/// Returns the delivery while the broker gives no credit.
-pub(crate) fn no_credit() -> Delivery {
-    Delivery::outage(
+/// Returns the delivery while the broker gives no credit. Only a fixed address concerns all messages.
+pub(crate) fn no_credit(address: AmqpAddress) -> Delivery {
+    let (code, text) = (
         "AMQP_NO_CREDIT",
         "the broker gives the link no credit: it is blocked, or out of memory or disk space",
-    )
+    );
+    match address {
+        AmqpAddress::Fixed => Delivery::outage(code, text),
+        AmqpAddress::OfMessage => Delivery::busy(code, text),
+    }
 }
 
 fn condition(error: &Error) -> String {

@@ -16,13 +16,16 @@ use fe2o3_amqp_types::{
 use relais_core::{
     delivery::Delivery,
     extract::{VALUE_EMPTY, VALUE_TOMBSTONE},
-    message::{HEADER_KEY, HEADER_RECEIVED, HEADER_VALUE, HeaderValue, HeaderValues},
+    message::{
+        Category, HEADER_KEY, HEADER_RECEIVED, HEADER_REPLY_TO, HEADER_VALUE, HeaderValue,
+        HeaderValues,
+    },
     outbox::OutboxRow,
     time,
 };
 
 use super::{AmqpEnvelope, RoutingTemplate, classify};
-use crate::cloudevent;
+use crate::{cloudevent, reply::reply_to};
 
 /// The annotation with the time at which Service Bus enqueues a message.
 const SCHEDULED: &str = "x-opt-scheduled-enqueue-time";
@@ -35,6 +38,8 @@ pub(crate) struct AmqpMessageFormat {
     pub(crate) message_bytes_max: Option<usize>,
     /// The header with the time of a scheduled message, at a broker that knows them.
     pub(crate) schedule_header: Option<String>,
+    /// The address to which commands ask for replies.
+    pub(crate) reply_to: Option<String>,
 }
 
 /// One message.
@@ -54,7 +59,7 @@ impl AmqpMessageFormat {
             return Err(classify::too_large(max.try_into().unwrap_or(u64::MAX)));
         }
         let mut taken = vec!["message-id"];
-        let mut properties = properties(row, &mut taken);
+        let mut properties = self.properties(row, &mut taken);
         let body = match row.headers.get(HEADER_VALUE) {
             Some(VALUE_TOMBSTONE) => Body::Value(AmqpValue(Value::Null)),
             Some(VALUE_EMPTY) => Body::Data(Batch::new(vec![Data(Binary::from(Vec::new()))])),
@@ -77,6 +82,25 @@ impl AmqpMessageFormat {
         };
         let sendable = Sendable::builder().message(message).build();
         Ok(AmqpMessage { address, sendable })
+    }
+
+    fn properties(&self, row: &OutboxRow, taken: &mut Vec<&str>) -> Properties {
+        let mut properties = Properties {
+            message_id: Some(row.message_id.to_string().into()),
+            subject: Some(row.event_type.clone()),
+            group_id: Some(row.msg_key.clone()),
+            creation_time: Some(milliseconds(row.created_at)),
+            ..Properties::default()
+        };
+        if let Some(id) = &row.correlation_id {
+            properties.correlation_id = Some(id.clone().into());
+            taken.push("correlation-id");
+        }
+        properties.reply_to = reply_to(row, self.reply_to.as_deref()).map(str::to_owned);
+        if properties.reply_to.is_some() || row.category == Category::Reply {
+            taken.push(HEADER_REPLY_TO);
+        }
+        properties
     }
 
     fn application_properties(&self, row: &OutboxRow, taken: Vec<&str>) -> ApplicationProperties {
@@ -123,25 +147,6 @@ fn scheduled_at(text: &str, created: time::Timestamp) -> Option<time::Timestamp>
 
 fn milliseconds(at: time::Timestamp) -> Timestamp {
     Timestamp::from_milliseconds(at.0.div_euclid(1_000))
-}
-
-fn properties(row: &OutboxRow, taken: &mut Vec<&str>) -> Properties {
-    let mut properties = Properties {
-        message_id: Some(row.message_id.to_string().into()),
-        subject: Some(row.event_type.clone()),
-        group_id: Some(row.msg_key.clone()),
-        creation_time: Some(milliseconds(row.created_at)),
-        ..Properties::default()
-    };
-    if let Some(id) = &row.correlation_id {
-        properties.correlation_id = Some(id.clone().into());
-        taken.push("correlation-id");
-    }
-    if let Some(address) = row.headers.get("reply-to") {
-        properties.reply_to = Some(address.to_owned());
-        taken.push("reply-to");
-    }
-    properties
 }
 
 /// Collects application properties, and the names that are in use.
@@ -201,6 +206,7 @@ mod tests {
             envelope: AmqpEnvelope::None,
             message_bytes_max: Some(100),
             schedule_header: Some("deliver-at".to_owned()),
+            reply_to: Some("answers".to_owned()),
         }
     }
 
@@ -212,6 +218,25 @@ mod tests {
 
     fn text(value: &str) -> SimpleValue {
         SimpleValue::String(value.to_owned())
+    }
+
+    #[test]
+    fn a_command_asks_for_its_reply_and_a_reply_is_sent_to_the_address_of_its_sender() {
+        let to_sender =
+            AmqpMessageFormat { address: "{{header:reply-to}}".parse().unwrap(), ..format() };
+        let mut row = OutboxRow { category: Category::Command, ..row(r#"{"region":"eu"}"#) };
+        let (command, _) = sent(&row);
+        assert_eq!(command.properties.unwrap().reply_to.as_deref(), Some("answers"));
+        row.category = Category::Reply;
+        let Err(Delivery::Reject { problem }) = to_sender.message(&row) else {
+            panic!("it has no address")
+        };
+        assert_eq!(problem.code, "AMQP_ADDRESS");
+        row.headers.set("reply-to", "callers");
+        assert_eq!(to_sender.message(&row).unwrap().address, "callers");
+        let (reply, application) = sent(&row);
+        assert_eq!(reply.properties.unwrap().reply_to, None);
+        assert!(application.0.get("reply-to").is_none());
     }
 
     #[test]

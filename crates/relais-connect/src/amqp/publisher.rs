@@ -47,6 +47,8 @@ pub struct AmqpPublisherSettings {
     pub envelope: AmqpEnvelope,
     /// A larger payload is rejected before it is sent.
     pub message_bytes_max: Option<usize>,
+    /// The address to which commands ask for replies.
+    pub reply_to: Option<String>,
     /// Time limit of the whole call.
     pub timeout: Duration,
 }
@@ -61,6 +63,7 @@ impl AmqpPublisherSettings {
             capability: None,
             envelope: AmqpEnvelope::None,
             message_bytes_max: None,
+            reply_to: None,
             timeout: Duration::from_secs(30),
         }
     }
@@ -101,10 +104,12 @@ impl AmqpPublisher {
             capability,
             envelope,
             message_bytes_max,
+            reply_to,
             timeout,
         } = settings;
+        let schedule_header = None;
         let format =
-            AmqpMessageFormat { address, envelope, message_bytes_max, schedule_header: None };
+            AmqpMessageFormat { address, envelope, message_bytes_max, schedule_header, reply_to };
         Ok(Self::of_peer(destination, connection.peer()?, capability, format, timeout))
     }
 

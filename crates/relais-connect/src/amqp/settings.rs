@@ -5,7 +5,10 @@
 use relais_core::{
     decode::Decoder,
     extract::Pick,
-    setting::{ByteSize, FilePath, Integer, NameText, Selector, SettingForm, SettingWords, Word},
+    setting::{
+        ByteSize, FilePath, Integer, NameText, PlainDecoder, Selector, SettingForm, SettingWords,
+        Word,
+    },
     settings, text_kinds,
 };
 
@@ -42,7 +45,7 @@ settings! {
         /// `"none"` or `"cloudevents"`: the payload is in this envelope
         envelope: Word<AmqpEnvelope> = AmqpEnvelope::default();
         /// `"json"`, `"json-latin1"`, `"confluent-json"`, `"text"` or `"bytes"`
-        decoder: Word<Decoder> = Decoder::default();
+        decoder: PlainDecoder = Decoder::default();
         /// PEM file with the certificates that sign the broker's, besides those of the system
         tls_ca: Option<FilePath>;
         /// PEM file with the client's certificate chain
@@ -61,6 +64,8 @@ settings! {
         capability: Option<NameText>;
         /// `"none"` or `"cloudevents"`
         envelope: Word<AmqpEnvelope> = AmqpEnvelope::default();
+        /// the address to which commands ask for replies. A source reads it
+        reply_to: Option<AddressName>;
         /// a larger message is rejected before it is sent. Without it the limit is the one that the broker announces
         message_bytes_max: Option<ByteSize>;
         /// PEM file with the certificates that sign the broker's, besides those of the system

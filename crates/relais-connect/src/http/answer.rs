@@ -42,6 +42,8 @@ struct AnswerBody<'a> {
     outcome: AnswerOutcome,
     #[serde(borrow, default)]
     messages: Vec<AnswerMessage<'a>>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
     code: Option<String>,
     message: Option<String>,
     after_seconds: Option<f64>,
@@ -85,6 +87,9 @@ pub(super) fn parse(body: &[u8], context: &AnswerContext<'_>) -> Result<RemoteRe
     if answer.outcome != AnswerOutcome::Done && !answer.messages.is_empty() {
         return Err("has messages, but its outcome is not `done`".to_owned());
     }
+    if answer.outcome != AnswerOutcome::Done && answer.data.is_some() {
+        return Err("has `data`, but its outcome is not `done`".to_owned());
+    }
     if answer.outcome != AnswerOutcome::Retry && answer.after_seconds.is_some() {
         return Err("has `after_seconds`, but its outcome is not `retry`".to_owned());
     }
@@ -104,7 +109,9 @@ pub(super) fn parse(body: &[u8], context: &AnswerContext<'_>) -> Result<RemoteRe
                     .message(index, message)
                     .map_err(|why| format!("has an invalid message (messages[{index}]): {why}"))
             });
-            return Ok(RemoteReply::Done { messages: messages.collect::<Result<_, _>>()? });
+            let messages = messages.collect::<Result<_, _>>()?;
+            let data = answer.data.map(|data| data.get().to_owned());
+            return Ok(RemoteReply::Done { messages, data });
         }
         AnswerOutcome::Retry => {
             let (code, text) = reason("HANDLER_RETRY");

@@ -10,6 +10,7 @@ use relais_core::{
     InvalidSettings, async_trait,
     delivery::Delivery,
     inbox::{InboxRow, original_source},
+    process::handler_step::step_key,
     remote_handler::{RemoteHandler, RemoteReply},
     text,
 };
@@ -128,8 +129,11 @@ impl HttpHandler {
     }
 
     /// Returns the id of every call about a message: message ids are unique in their source system only, and
-    /// one service may have several handlers.
+    /// one service may have several handlers. It is equal for every attempt of a step of a process.
     fn call_id(&self, row: &InboxRow) -> String {
+        if let Some(step) = step_key(row) {
+            return text::stable_uuid(&["handler step", &self.name, step]).to_string();
+        }
         let source = original_source(&row.source_system);
         text::stable_uuid(&["handler", &self.name, &source, &row.message_id]).to_string()
     }
@@ -139,7 +143,7 @@ impl HttpHandler {
         match status {
             204 => {
                 read(&mut response, DRAIN_MAX).await;
-                return RemoteReply::Done { messages: Vec::new() };
+                return RemoteReply::Done { messages: Vec::new(), data: None };
             }
             200 => {}
             _ if classify::by_status(status) == StatusVerdict::Accepted => {

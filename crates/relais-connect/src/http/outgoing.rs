@@ -12,7 +12,7 @@
 
 use relais_core::{
     inbox::{InboxRow, original_source},
-    message::{Category, HeaderValue as RowValue, HeaderValues, Headers},
+    message::{Category, HEADER_HANDLER, HeaderValue as RowValue, HeaderValues, Headers},
     outbox::OutboxRow,
 };
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -53,6 +53,7 @@ pub(super) const OURS_IN_CALLS: &[&str] = &[
     "attempt",
     "received-at",
     "event-time",
+    HEADER_HANDLER,
     signature::ID,
     signature::TIMESTAMP,
     signature::SIGNATURE,

@@ -5,6 +5,8 @@
 //! queued before it in the same producer. Dropping a call ends the producer that holds its
 //! messages.
 
+mod values;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -45,6 +47,8 @@ pub(super) struct PublishCall<'a> {
     rows: &'a [OutboxRow],
     /// The topic of each row; none of a row that is not sent.
     topics: Vec<String>,
+    /// The encoded value of each row; none of a row whose payload is sent as it is.
+    values: Vec<Option<Vec<u8>>>,
     /// `None` while the result is unknown.
     deliveries: Vec<Option<Delivery>>,
     /// Keys with a message that was not accepted: no more messages of them are sent.
@@ -62,6 +66,7 @@ impl<'a> PublishCall<'a> {
             publisher,
             rows,
             topics: Vec::with_capacity(rows.len()),
+            values: vec![None; rows.len()],
             deliveries: vec![None; rows.len()],
             blocked: HashSet::new(),
             deadline,
@@ -109,6 +114,12 @@ impl<'a> PublishCall<'a> {
     }
 
     pub(super) async fn run(mut self) -> Vec<Delivery> {
+        if let Some(encoder) = self.publisher.encoder() {
+            self.encode(encoder).await;
+            if self.deliveries.iter().all(Option::is_some) {
+                return self.answers();
+            }
+        }
         match self.together().await {
             Ok(()) => self.one_by_one().await,
             Err(problem) => self.give_up(&problem),
@@ -161,7 +172,8 @@ impl<'a> PublishCall<'a> {
     }
 
     fn send(&self, records: &CallRecords, at: usize) -> Result<(), Code> {
-        let record = OutgoingRecord::of(&self.rows[at], self.publisher.format());
+        let mut record = OutgoingRecord::of(&self.rows[at], self.publisher.format());
+        record.value = self.values[at].as_deref().or(record.value);
         records.producer.send(&self.topics[at], record, &records.reports, at)
     }
 

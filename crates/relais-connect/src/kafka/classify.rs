@@ -9,7 +9,7 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 use relais_core::delivery::{Delivery, Problem};
 
 /// The pause of the destination before it checks whether an operator has acted.
-const CONFIGURATION_PAUSE: Duration = Duration::from_secs(5);
+pub(super) const CONFIGURATION_PAUSE: Duration = Duration::from_secs(5);
 
 /// The class of one error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use rdkafka::{
     ClientConfig,
     config::RDKafkaLogLevel,
     error::{KafkaError, KafkaResult},
+    types::RDKafkaConfRes,
 };
 use relais_core::InvalidSettings;
 use secrecy::{ExposeSecret, SecretString};
@@ -67,6 +68,8 @@ pub fn check_destination_option(name: &str, value: &SecretString) -> Result<(), 
 }
 
 const BROKERS: &str = "bootstrap.servers";
+/// The options of librdkafka.
+const NAMES: &str = include_str!("option_names.txt");
 
 /// The options of one direction.
 pub(super) struct Side {
@@ -223,6 +226,14 @@ fn known(name: &str, value: &SecretString) -> Result<(), String> {
         ClientConfig::new().set(name, value.expose_secret()).create_native_config();
     match asked {
         Ok(_) => Ok(()),
+        Err(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)) => {
+            Err(match nearest(name) {
+                Some(near) => format!("librdkafka has no option `{name}`; did you mean `{near}`?"),
+                None => format!(
+                    "librdkafka has no option `{name}`; its CONFIGURATION.md lists names and values"
+                ),
+            })
+        }
         Err(KafkaError::ClientConfig(_, reason, ..)) => {
             let reason = hide(&reason, value.expose_secret());
             Err(format!(
@@ -232,6 +243,14 @@ fn known(name: &str, value: &SecretString) -> Result<(), String> {
         }
         Err(_) => Err(format!("option `{name}` contains a NUL character; remove it")),
     }
+}
+
+/// Returns the known name nearest to a mistyped one.
+fn nearest(name: &str) -> Option<&'static str> {
+    let tolerated = name.chars().count() / 3;
+    let distance = |known| (strsim::damerau_levenshtein(name, known), known);
+    let nearest = NAMES.lines().map(distance).min_by_key(|(distance, _)| *distance);
+    nearest.filter(|(distance, _)| *distance <= tolerated).map(|(_, known)| known)
 }
 
 /// Replaces the value in a text.
@@ -311,11 +330,22 @@ mod tests {
     #[test]
     fn an_unknown_option_shows_the_error_of_librdkafka_and_no_value() {
         let error = with(&[("sasl.pasword", "hunter2")]).client(&SOURCE).unwrap_err();
-        assert!(error.contains("sasl.pasword") && error.contains("CONFIGURATION.md"), "{error}");
+        assert_eq!(error, "librdkafka has no option `sasl.pasword`; did you mean `sasl.password`?");
+        let error = with(&[("colour", "hunter2")]).client(&SOURCE).unwrap_err();
+        assert!(error.contains("`colour`; its CONFIGURATION.md"), "{error}");
         let error = with(&[("session.timeout.ms", "hunter2")]).client(&SOURCE).unwrap_err();
         assert!(error.contains("session.timeout.ms") && !error.contains("hunter2"), "{error}");
         let error = with(&[("sasl.password", "a\0b")]).client(&SOURCE).unwrap_err();
         assert!(error.contains("NUL"), "{error}");
+    }
+
+    #[test]
+    fn every_name_that_is_suggested_is_an_option() {
+        assert!(NAMES.lines().count() > 150);
+        for name in NAMES.lines() {
+            let known = known(name, &SecretString::from("\u{1}"));
+            assert!(!known.is_err_and(|why| why.contains("has no option")), "{name}");
+        }
     }
 
     #[test]

@@ -38,7 +38,11 @@ pub fn kafka_record(input: &[u8]) {
     let mapping = Mapping::json("s").message_id(Pick::Position);
     let received = mapping.read(incoming).expect("it has a position");
     let Content::Json(payload) = received.content else { return };
-    let format = if flags & 8 == 0 { RecordFormat::Plain } else { RecordFormat::CloudEvents };
+    let content_type = "application/json";
+    let format = match flags & 8 {
+        0 => RecordFormat::Plain,
+        _ => RecordFormat::CloudEvents { content_type },
+    };
     let row = OutboxRow {
         msg_key: received.msg_key,
         headers: received.headers,

@@ -21,8 +21,8 @@ use relais_core::{
 use tokio::time::Instant;
 
 use super::{
-    KafkaConnection, call::PublishCall, classify, client_log::ClientLog, config,
-    producer::KafkaProducer, record::RecordFormat,
+    KafkaConnection, KafkaEncoding, call::PublishCall, classify, client_log::ClientLog, config,
+    encoder::ValueEncoder, producer::KafkaProducer, record::RecordFormat,
 };
 use crate::{kafka_settings::topic_template, template::RoutingTemplate};
 
@@ -46,6 +46,8 @@ pub struct KafkaPublisherSettings {
     pub topic: String,
     /// Sends CloudEvents in binary mode.
     pub cloudevents: bool,
+    /// The encoding of values by schemas of a registry; without it the payload is sent byte for byte.
+    pub encoding: Option<KafkaEncoding>,
     /// Time limit of the whole call.
     pub timeout: Duration,
 }
@@ -58,6 +60,7 @@ impl KafkaPublisherSettings {
             connection,
             topic: topic.to_owned(),
             cloudevents: false,
+            encoding: None,
             timeout: Duration::from_secs(30),
         }
     }
@@ -82,6 +85,7 @@ impl KafkaPublisherSettings {
 pub struct KafkaPublisher {
     topic: RoutingTemplate,
     format: RecordFormat,
+    encoder: Option<ValueEncoder>,
     /// Time limit of a call, less than that of the destination.
     patience: Duration,
     together: ClientConfig,
@@ -101,8 +105,15 @@ struct Producers {
 impl KafkaPublisher {
     /// Validates the settings, without connecting. The error says which setting to change.
     pub fn new(settings: KafkaPublisherSettings) -> Result<Self, InvalidSettings> {
-        let KafkaPublisherSettings { destination, connection, topic, cloudevents, timeout } =
-            settings;
+        let KafkaPublisherSettings {
+            destination,
+            connection,
+            topic,
+            cloudevents,
+            encoding,
+            timeout,
+        } = settings;
+        let encoder = ValueEncoder::new(encoding)?;
         let topic = topic_template(&topic).map_err(|why| format!("topic {why}"))?;
         let log = Arc::new(ClientLog::new(&destination, &connection));
         let patience = timeout.saturating_sub(MARGIN_MAX.min(timeout / 4));
@@ -116,9 +127,13 @@ impl KafkaPublisher {
         let mut alone = together.clone();
         // One message at a time is queued, so a gap is harmless.
         alone.set("enable.gapless.guarantee", "false").set("linger.ms", "0");
-        let format = if cloudevents { RecordFormat::CloudEvents } else { RecordFormat::Plain };
+        let content_type = encoder.as_ref().map_or("application/json", ValueEncoder::content_type);
+        let format = match cloudevents {
+            true => RecordFormat::CloudEvents { content_type },
+            false => RecordFormat::Plain,
+        };
         let producers = Mutex::default();
-        Ok(Self { topic, format, patience, together, alone, log, producers })
+        Ok(Self { topic, format, encoder, patience, together, alone, log, producers })
     }
 
     pub(super) fn topic(&self) -> &RoutingTemplate {
@@ -127,6 +142,10 @@ impl KafkaPublisher {
 
     pub(super) fn format(&self) -> RecordFormat {
         self.format
+    }
+
+    pub(super) fn encoder(&self) -> Option<&ValueEncoder> {
+        self.encoder.as_ref()
     }
 
     /// Returns the producer for whole calls, after every ending producer has ended: their messages

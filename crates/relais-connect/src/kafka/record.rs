@@ -21,7 +21,7 @@ use relais_core::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordFormat {
     Plain,
-    CloudEvents,
+    CloudEvents { content_type: &'static str },
 }
 
 /// The record of one row.
@@ -41,8 +41,8 @@ impl<'a> OutgoingRecord<'a> {
         };
         let mut headers = RecordHeaders { headers: None, taken: Vec::with_capacity(HEADERS_USUAL) };
         headers.add_relais_headers(row);
-        if format == RecordFormat::CloudEvents {
-            headers.add_cloudevents_headers(row, value.is_some());
+        if let RecordFormat::CloudEvents { content_type } = format {
+            headers.add_cloudevents_headers(row, value.map(|_| content_type));
         }
         headers.add_row_headers(row);
         Self { key: key(row), value, headers: headers.headers.unwrap_or_default() }
@@ -98,7 +98,7 @@ impl RecordHeaders {
 
     /// Adds the headers of CloudEvents as its Kafka binding requires: UTF-8; only characters that a
     /// URI cannot hold are encoded.
-    fn add_cloudevents_headers(&mut self, row: &OutboxRow, has_value: bool) {
+    fn add_cloudevents_headers(&mut self, row: &OutboxRow, content_type: Option<&str>) {
         self.set("ce_specversion", "1.0");
         self.set("ce_id", &row.message_id.to_string());
         self.set("ce_source", &format!("/relais/{}", uri_part(&row.aggregate_type)));
@@ -106,8 +106,8 @@ impl RecordHeaders {
         self.set("ce_subject", &row.aggregate_id);
         self.set("ce_time", &row.created_at.to_string());
         self.set("ce_partitionkey", &row.msg_key);
-        if has_value {
-            self.set("content-type", "application/json");
+        if let Some(content_type) = content_type {
+            self.set("content-type", content_type);
         }
     }
 
@@ -166,6 +166,9 @@ mod tests {
 
     use super::*;
     use crate::testing::row;
+
+    const CLOUDEVENTS: RecordFormat =
+        RecordFormat::CloudEvents { content_type: "application/json" };
 
     fn shown(row: &OutboxRow, format: RecordFormat) -> Vec<(String, Option<Vec<u8>>)> {
         let headers = OutgoingRecord::of(row, format).headers;
@@ -247,7 +250,7 @@ mod tests {
         let mut row = row("{}");
         row.aggregate_type = "Grüße an".into();
         row.headers.set("ce_source", "theirs");
-        let headers = shown(&row, RecordFormat::CloudEvents);
+        let headers = shown(&row, CLOUDEVENTS);
         for expected in [
             pair("message-id", "00000000-0000-0000-0123-456789abcdef"),
             pair("ce_specversion", "1.0"),
@@ -263,8 +266,6 @@ mod tests {
         }
         assert_eq!(headers.iter().filter(|(name, _)| name == "ce_source").count(), 1);
         row.headers.set(HEADER_VALUE, "tombstone");
-        assert!(
-            shown(&row, RecordFormat::CloudEvents).iter().all(|(name, _)| name != "content-type")
-        );
+        assert!(shown(&row, CLOUDEVENTS).iter().all(|(name, _)| name != "content-type"));
     }
 }

@@ -12,6 +12,7 @@ mod membership;
 mod offsets;
 mod reader;
 mod record;
+mod schema;
 mod settlement;
 mod start_offset;
 mod topic_id;
@@ -35,13 +36,14 @@ use relais_core::{
     inbox::{AcceptOutcome, SourcePosition},
     source::{Positions, Source, SourceBatch, SourceError},
 };
-use tokio::sync::mpsc;
+use tokio::{runtime::Handle, sync::mpsc};
 
 use self::{
     membership::ConsumerFactory,
     reader::{KafkaReader, ReaderCommand, ReaderReply},
 };
-use super::{KafkaConnection, KafkaStartOffset};
+use super::{KafkaConnection, KafkaStartOffset, SchemaRegistry};
+use crate::kafka_settings::UNKNOWN_SCHEMA_WAIT;
 
 /// The settings of a [`KafkaSource`]. Start from [`KafkaSourceSettings::new`].
 #[derive(Clone, Debug)]
@@ -58,6 +60,10 @@ pub struct KafkaSourceSettings {
     pub mapping: Mapping,
     /// The start of a topic that neither the database nor the group knows.
     pub start: KafkaStartOffset,
+    /// The schema registry; [`relais_core::decode::Decoder::ConfluentAvro`] needs it.
+    pub registry: Option<Arc<SchemaRegistry>>,
+    /// The time that a record waits whose schema id the registry does not know. Then it is undecodable.
+    pub unknown_schema_wait: Duration,
 }
 
 impl KafkaSourceSettings {
@@ -70,7 +76,16 @@ impl KafkaSourceSettings {
         mapping: Mapping,
     ) -> Self {
         let (name, group) = (name.to_owned(), group.to_owned());
-        Self { name, connection, group, topics, mapping, start: KafkaStartOffset::Earliest }
+        Self {
+            name,
+            connection,
+            group,
+            topics,
+            mapping,
+            start: KafkaStartOffset::Earliest,
+            registry: None,
+            unknown_schema_wait: UNKNOWN_SCHEMA_WAIT,
+        }
     }
 }
 
@@ -183,6 +198,9 @@ impl KafkaSource {
         if settings.group.is_empty() {
             return Err("no consumer group; set `group` to a name".into());
         }
+        if settings.mapping.decoder.needs_schema() && settings.registry.is_none() {
+            return Err("no schema registry; set `registry_url`, or another `decoder`".into());
+        }
         let name = settings.name.clone();
         let counters = Arc::new(KafkaSourceCounters::default());
         let factory = ConsumerFactory::new(settings, Arc::clone(&counters))?;
@@ -294,7 +312,10 @@ fn start(factory: ConsumerFactory) -> io::Result<ReaderThread> {
     let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
     let (outbox, replies) = mpsc::channel(1);
     let (closing, pausing) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-    let reader = KafkaReader::new(factory, Arc::clone(&closing), Arc::clone(&pausing), inbox);
+    // The source is read by a task; only requests to a registry need its runtime.
+    let runtime = factory.settings.registry.is_some().then(Handle::current);
+    let flags = (Arc::clone(&closing), Arc::clone(&pausing));
+    let reader = KafkaReader::new(factory, flags, inbox, runtime);
     let handle = thread::Builder::new()
         .name("kafka source".to_owned())
         .spawn(move || reader.run(&outbox))?;

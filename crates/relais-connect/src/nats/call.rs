@@ -1,7 +1,7 @@
 //! The messages of one call. Each round sends the next message of every key and waits for the
 //! acknowledgements; so a refused message never has a successor of its key behind it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use async_nats::{Message, Request, RequestError, RequestErrorKind};
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -10,12 +10,15 @@ use tokio::time::Instant;
 
 use super::{
     api::{self, PublishAnswer},
-    classify::{self, NatsFailure},
+    classify::{self, NatsAddress, NatsFailure},
     connection::OpenNatsConnection,
     outgoing::SubjectMessage,
     publisher::NatsPublisher,
 };
 use crate::key_rounds::{key_heads, prepared};
+
+/// The time after which an answer is late enough to ask whether the subject of a message has a stream.
+const DOUBT_AFTER: Duration = Duration::from_secs(2);
 
 pub(super) struct NatsPublishCall<'a> {
     publisher: &'a NatsPublisher,
@@ -85,6 +88,8 @@ impl<'a> NatsPublishCall<'a> {
         unroutable: &mut Vec<usize>,
     ) -> NatsRoundEnd {
         let mut refusals = connection.refusals();
+        let doubt = Instant::now() + DOUBT_AFTER;
+        let mut in_doubt = self.publisher.address() == NatsAddress::OfMessage;
         let mut sending: FuturesUnordered<_> = heads
             .iter()
             .filter_map(|at| Some((*at, self.messages[*at].as_ref()?)))
@@ -106,7 +111,8 @@ impl<'a> NatsPublishCall<'a> {
                         self.deliveries[at] = Some(Delivery::Held);
                     }
                     Some((at, answer)) => {
-                        self.deliveries[at] = Some(self.delivery(answer));
+                        let delivery = self.delivery(answer);
+                        self.deliveries[at].get_or_insert(delivery);
                     }
                 },
                 (subjects, newest) = connection.refused_after(refusals) => {
@@ -119,7 +125,32 @@ impl<'a> NatsPublishCall<'a> {
                 reason = connection.until_lost() => {
                     return NatsRoundEnd::Lost(NatsFailure::lost(&reason));
                 }
+                () = tokio::time::sleep_until(doubt), if in_doubt => {
+                    in_doubt = false;
+                    self.reject_without_stream(connection, heads).await;
+                    if heads.iter().all(|at| self.deliveries[*at].is_some()) {
+                        return NatsRoundEnd::Complete;
+                    }
+                }
                 () = tokio::time::sleep_until(self.deadline) => return NatsRoundEnd::TimedOut,
+            }
+        }
+    }
+
+    /// Rejects messages that wait for an answer on a subject without a stream: a program that listens
+    /// to it gets them and acknowledges nothing.
+    async fn reject_without_stream(&mut self, connection: &OpenNatsConnection, heads: &[usize]) {
+        for at in
+            heads.iter().filter(|at| self.deliveries[**at].is_none()).copied().collect::<Vec<_>>()
+        {
+            let Some(message) = &self.messages[at] else { continue };
+            let asking = api::streams_of(connection, &message.subject);
+            match tokio::time::timeout_at(self.deadline, asking).await {
+                Ok(Ok(streams)) if streams.is_empty() => {
+                    self.deliveries[at] = Some(classify::unacknowledged(&message.subject));
+                }
+                // It has a stream, or JetStream does not answer either.
+                _ => {}
             }
         }
     }

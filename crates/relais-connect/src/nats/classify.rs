@@ -268,6 +268,17 @@ pub(super) fn unroutable(subject: &str) -> Delivery {
     )
 }
 
+/// Returns the delivery of a message that a program got and no stream.
+pub(super) fn unacknowledged(subject: &str) -> Delivery {
+    Delivery::reject(
+        "NATS_UNROUTABLE",
+        &format!(
+            "no stream has the subject `{subject}`, and the program that listens to it acknowledges \
+             nothing; add it to a stream, then retry"
+        ),
+    )
+}
+
 /// Returns the delivery of a message whose stream exists and does not answer.
 pub(super) fn without_leader(stream: &str) -> Delivery {
     Delivery::outage(

@@ -10,7 +10,10 @@ use bytes::Bytes;
 use relais_core::{
     delivery::Delivery,
     extract::{VALUE_EMPTY, VALUE_TOMBSTONE},
-    message::{HEADER_KEY, HEADER_RECEIVED, HEADER_VALUE, HeaderValue, HeaderValues},
+    message::{
+        Category, HEADER_KEY, HEADER_RECEIVED, HEADER_REPLY_TO, HEADER_VALUE, HeaderValue,
+        HeaderValues,
+    },
     outbox::OutboxRow,
 };
 
@@ -18,6 +21,7 @@ use super::{NatsEnvelope, RoutingTemplate};
 use crate::{
     cloudevent,
     nats_settings::{MESSAGE_ID, Wildcards, check_subject},
+    reply::reply_to,
 };
 
 /// The form of all messages of a destination.
@@ -25,6 +29,8 @@ use crate::{
 pub(super) struct SubjectFormat {
     pub(super) subject: RoutingTemplate,
     pub(super) envelope: NatsEnvelope,
+    /// The subject to which commands ask for replies.
+    pub(super) reply_to: Option<String>,
 }
 
 /// One message.
@@ -53,6 +59,11 @@ impl SubjectFormat {
         }
         if let Some(id) = &row.causation_id {
             headers.set("causation-id", id)?;
+        }
+        match reply_to(row, self.reply_to.as_deref()) {
+            Some(subject) => headers.set(HEADER_REPLY_TO, subject)?,
+            None if row.category == Category::Reply => headers.taken.push(HEADER_REPLY_TO),
+            None => {}
         }
         if self.envelope == NatsEnvelope::CloudEvents {
             for (name, value) in cloudevent::headers(row, &cloudevent::NATS) {
@@ -157,7 +168,8 @@ mod tests {
     use crate::testing::row;
 
     fn format(subject: &str, envelope: NatsEnvelope) -> SubjectFormat {
-        SubjectFormat { subject: subject.parse().unwrap(), envelope }
+        let reply_to = Some("answers.relais".to_owned());
+        SubjectFormat { subject: subject.parse().unwrap(), envelope, reply_to }
     }
 
     fn plain() -> SubjectFormat {
@@ -203,6 +215,22 @@ mod tests {
         for absent in ["Event-Type", "relais-received-at", "nats-msg-id", "Nats-Rollup"] {
             assert!(header(&message, absent).is_empty(), "{absent}");
         }
+    }
+
+    #[test]
+    fn a_command_asks_for_its_reply_and_a_reply_is_sent_to_the_subject_of_its_sender() {
+        let mut row = OutboxRow { category: Category::Command, ..row("{}") };
+        let command = plain().message(&row).unwrap();
+        assert_eq!(header(&command, "reply-to"), ["answers.relais"]);
+        row.category = Category::Reply;
+        let to_sender = format("{{header:reply-to}}", NatsEnvelope::None);
+        assert_eq!(code(&to_sender, &row), "NATS_SUBJECT");
+        row.headers.set("Reply-To", "$JS.API.STREAM.DELETE.ORDERS");
+        assert_eq!(code(&to_sender, &row), "NATS_SUBJECT");
+        row.headers.set("Reply-To", "callers.7");
+        let reply = to_sender.message(&row).unwrap();
+        assert_eq!(reply.subject, "callers.7");
+        assert!(header(&reply, "reply-to").is_empty() && header(&reply, "Reply-To").is_empty());
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct NatsPublisherSettings {
     pub subject: RoutingTemplate,
     /// The envelope around the payload.
     pub envelope: NatsEnvelope,
+    /// The subject to which commands ask for replies.
+    pub reply_to: Option<String>,
     /// Time limit of the whole call.
     pub timeout: Duration,
 }
@@ -55,6 +57,7 @@ impl NatsPublisherSettings {
             connection,
             subject,
             envelope: NatsEnvelope::None,
+            reply_to: None,
             timeout: Duration::from_secs(30),
         }
     }
@@ -89,10 +92,16 @@ pub struct NatsPublisher {
 impl NatsPublisher {
     /// Validates the settings, without connecting. The error says which setting to change.
     pub fn new(settings: NatsPublisherSettings) -> Result<Self, InvalidSettings> {
-        let NatsPublisherSettings { destination: name, connection, subject, envelope, timeout } =
-            settings;
+        let NatsPublisherSettings {
+            destination: name,
+            connection,
+            subject,
+            envelope,
+            reply_to,
+            timeout,
+        } = settings;
         connection.validate()?;
-        let format = SubjectFormat { subject, envelope };
+        let format = SubjectFormat { subject, envelope, reply_to };
         let patience = timeout.saturating_sub(MARGIN_MAX.min(timeout / 4));
         Ok(Self { name, connection, format, patience, open: Mutex::default() })
     }

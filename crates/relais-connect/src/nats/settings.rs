@@ -8,7 +8,8 @@ use relais_core::{
     decode::Decoder,
     extract::Pick,
     setting::{
-        ByteSize, FilePath, Hidden, Integer, Selector, SettingForm, SettingWords, TimeSpan, Word,
+        ByteSize, FilePath, Hidden, Integer, PlainDecoder, Selector, SettingForm, SettingWords,
+        TimeSpan, Word,
     },
     settings, text_kinds,
 };
@@ -58,7 +59,7 @@ settings! {
         /// `"none"` or `"cloudevents"`
         envelope: Word<NatsEnvelope> = NatsEnvelope::default();
         /// `"json"`, `"json-latin1"`, `"confluent-json"`, `"text"` or `"bytes"`
-        decoder: Word<Decoder> = Decoder::default();
+        decoder: PlainDecoder = Decoder::default();
         /// the JetStream domain of the stream, for example of a leaf node
         domain: Option<NatsName>;
         /// the seed of an nkey (`SU…`), instead of a login in `url`
@@ -79,6 +80,8 @@ settings! {
         url: NatsUrl => "write for example \"tls://relais:${PASSWORD}@nats.example:4222\"";
         /// a stream must have it. May contain [places](nats.md#subject)
         subject: SubjectName => "write for example \"orders.{{event_type}}\"";
+        /// the subject to which commands ask for replies, in the header `reply-to`. A stream must have it, which a source reads
+        reply_to: Option<FixedSubject>;
         /// `"none"` or `"cloudevents"`
         envelope: Word<NatsEnvelope> = NatsEnvelope::default();
         /// the seed of an nkey (`SU…`), instead of a login in `url`
@@ -103,6 +106,10 @@ text_kinds! {
     /// A subject that may have wildcards.
     pub SubjectFilter -> String, "text", |text| {
             check_subject(text, Wildcards::Allowed).map(|()| text.to_owned())
+        }, show String::clone, form SettingForm::Text("^\\S+$");
+    /// A subject that a message can have.
+    pub FixedSubject -> String, "text", |text| {
+            check_subject(text, Wildcards::Refused).map(|()| text.to_owned())
         }, show String::clone, form SettingForm::Text("^\\S+$");
     /// A subject with places of the message.
     pub SubjectName -> RoutingTemplate, "text", subject_name, show ToString::to_string,

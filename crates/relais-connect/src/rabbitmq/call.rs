@@ -24,6 +24,8 @@ use crate::key_rounds::{key_heads, prepared};
 
 /// A message that cannot be routed is returned before it is confirmed.
 const MANDATORY: BasicPublishOptions = BasicPublishOptions { mandatory: true, immediate: false };
+/// A client that waits for a direct reply is no queue: the broker would return every such message.
+const DIRECT: BasicPublishOptions = BasicPublishOptions { mandatory: false, immediate: false };
 /// Bytes of a frame besides its content.
 const FRAME_OVERHEAD: usize = 64;
 
@@ -163,7 +165,8 @@ impl<'a> RabbitPublishCall<'a> {
             let Some(message) = &self.messages[*at] else { continue };
             let (exchange, key) = (message.exchange.clone(), message.routing_key.clone());
             let properties = message.properties.clone();
-            match channel.basic_publish(exchange, key, MANDATORY, &message.body, properties).await {
+            let options = if message.is_direct_reply() { DIRECT } else { MANDATORY };
+            match channel.basic_publish(exchange, key, options, &message.body, properties).await {
                 Ok(confirm) => sent.push((*at, confirm)),
                 Err(error) => {
                     failed = Some(error);

@@ -14,15 +14,20 @@ use lapin::{
 use relais_core::{
     delivery::Delivery,
     extract::{VALUE_EMPTY, VALUE_TOMBSTONE},
-    message::{HEADER_KEY, HEADER_RECEIVED, HEADER_VALUE, HeaderValue, HeaderValues},
+    message::{
+        Category, HEADER_KEY, HEADER_RECEIVED, HEADER_REPLY_TO, HEADER_VALUE, HeaderValue,
+        HeaderValues,
+    },
     outbox::OutboxRow,
 };
 
 use super::{RabbitEnvelope, RoutingTemplate, envelope};
-use crate::{cloudevent, rabbitmq_settings::NAME_BYTES_MAX};
+use crate::{cloudevent, rabbitmq_settings::NAME_BYTES_MAX, reply::reply_to};
 
 /// The delivery mode of a message that survives a restart of the broker.
 const PERSISTENT: u8 = 2;
+/// The start of the address of a client that waits on its own channel ("direct reply-to").
+const DIRECT_REPLY: &str = "amq.rabbitmq.reply-to.";
 /// Bytes that a header needs besides its name and value.
 const HEADER_OVERHEAD: usize = 16;
 /// Bytes of the properties besides the headers, at most.
@@ -36,6 +41,8 @@ pub(super) struct MessageFormat {
     pub(super) envelope: RabbitEnvelope,
     /// The .NET namespace of message types, for MassTransit.
     pub(super) namespace: String,
+    /// The queue to which commands ask for replies.
+    pub(super) reply_to: Option<String>,
 }
 
 /// One message.
@@ -47,6 +54,14 @@ pub(super) struct OutgoingMessage<'a> {
     pub(super) body: Cow<'a, [u8]>,
     /// An upper limit of the frame that has the properties; AMQP cannot split it.
     pub(super) header_bytes: usize,
+}
+
+impl OutgoingMessage<'_> {
+    /// Returns whether the address is not a queue but a client that waits. The broker reports such a
+    /// message as unroutable although the client gets it.
+    pub(super) fn is_direct_reply(&self) -> bool {
+        self.exchange.as_str().is_empty() && self.routing_key.as_str().starts_with(DIRECT_REPLY)
+    }
 }
 
 impl MessageFormat {
@@ -113,9 +128,16 @@ impl MessageFormat {
                 None => headers.set("correlation-id", id)?,
             }
         }
-        if let Some(address) = row.headers.get("reply-to").and_then(short) {
-            properties = properties.with_reply_to(address);
-            headers.taken.push("reply-to");
+        match reply_to(row, self.reply_to.as_deref()) {
+            Some(address) => match short(address) {
+                Some(address) => {
+                    properties = properties.with_reply_to(address);
+                    headers.taken.push(HEADER_REPLY_TO);
+                }
+                None => headers.set(HEADER_REPLY_TO, address)?,
+            },
+            None if row.category == Category::Reply => headers.taken.push(HEADER_REPLY_TO),
+            None => {}
         }
         headers.set("event-type", &row.event_type)?;
         headers.set("event-version", &row.event_version.to_string())?;
@@ -224,6 +246,7 @@ mod tests {
             routing_key: "{{event_type}}.{{payload:/region}}".parse().unwrap(),
             envelope,
             namespace: "Company.Orders".into(),
+            reply_to: Some("answers".into()),
         }
     }
 
@@ -263,6 +286,35 @@ mod tests {
             ["Event-Type", "message-id", "correlation-id", "reply-to", "relais-received-at"]
         {
             assert_eq!(header(&message, absent), None, "{absent}");
+        }
+    }
+
+    #[test]
+    fn a_command_asks_for_its_reply_and_a_reply_is_sent_to_the_queue_of_its_sender() {
+        let to_sender = MessageFormat {
+            exchange: "".parse().unwrap(),
+            routing_key: "{{header:reply-to}}".parse().unwrap(),
+            ..format(RabbitEnvelope::None)
+        };
+        let asked = |message: &OutgoingMessage<'_>| {
+            message.properties.reply_to().as_ref().map(|text| text.as_str().to_owned())
+        };
+        let mut row = row(r#"{"region":"eu"}"#);
+        row.category = Category::Command;
+        let command = format(RabbitEnvelope::None).message(&row).unwrap();
+        assert_eq!(asked(&command).as_deref(), Some("answers"));
+        row.category = Category::Reply;
+        let Err(Delivery::Reject { problem }) = to_sender.message(&row) else {
+            panic!("it has no address")
+        };
+        assert_eq!(problem.code, "RABBITMQ_ADDRESS");
+        assert!(problem.message.contains("`{{header:reply-to}}`"), "{problem:?}");
+        for (address, is_direct) in [("amq.rabbitmq.reply-to.g2dk", true), ("callers", false)] {
+            row.headers.set("reply-to", address);
+            let reply = to_sender.message(&row).unwrap();
+            assert_eq!((reply.exchange.as_str(), reply.routing_key.as_str()), ("", address));
+            assert_eq!((asked(&reply), header(&reply, "reply-to")), (None, None));
+            assert_eq!(reply.is_direct_reply(), is_direct);
         }
     }
 

@@ -46,6 +46,8 @@ pub struct RabbitPublisherSettings {
     pub envelope: RabbitEnvelope,
     /// The .NET namespace of message types, for MassTransit.
     pub namespace: Option<String>,
+    /// The queue to which commands ask for replies.
+    pub reply_to: Option<String>,
     /// Time limit of the whole call.
     pub timeout: Duration,
 }
@@ -65,6 +67,7 @@ impl RabbitPublisherSettings {
             routing_key,
             envelope: RabbitEnvelope::None,
             namespace: None,
+            reply_to: None,
             timeout: Duration::from_secs(30),
         }
     }
@@ -105,6 +108,7 @@ impl RabbitPublisher {
             routing_key,
             envelope,
             namespace,
+            reply_to,
             timeout,
         } = settings;
         connection.validate()?;
@@ -112,7 +116,7 @@ impl RabbitPublisher {
             return Err("no namespace; MassTransit needs the one of its message types".into());
         }
         let namespace = namespace.unwrap_or_default();
-        let format = MessageFormat { exchange, routing_key, envelope, namespace };
+        let format = MessageFormat { exchange, routing_key, envelope, namespace, reply_to };
         let patience = timeout.saturating_sub(MARGIN_MAX.min(timeout / 4));
         Ok(Self { name, connection, format, patience, open: Mutex::default() })
     }

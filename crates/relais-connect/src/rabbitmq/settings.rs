@@ -7,7 +7,10 @@ use std::fmt;
 use relais_core::{
     decode::Decoder,
     extract::Pick,
-    setting::{ByteSize, FilePath, Integer, NameText, Selector, SettingForm, SettingWords, Word},
+    setting::{
+        ByteSize, FilePath, Integer, NameText, PlainDecoder, Selector, SettingForm, SettingWords,
+        Word,
+    },
     settings, text_kinds,
 };
 use secrecy::{ExposeSecret, SecretString};
@@ -39,7 +42,7 @@ settings! {
         /// `"none"`, `"masstransit"` or `"cloudevents"`: the payload is in this envelope
         envelope: Word<RabbitEnvelope> = RabbitEnvelope::default();
         /// `"json"`, `"json-latin1"`, `"confluent-json"`, `"text"` or `"bytes"`
-        decoder: Word<Decoder> = Decoder::default();
+        decoder: PlainDecoder = Decoder::default();
         /// PEM file with the certificates that sign the broker's, besides those of the system
         tls_ca: Option<FilePath>;
         /// PEM file with the client's certificate chain
@@ -60,6 +63,8 @@ settings! {
         envelope: Word<RabbitEnvelope> = RabbitEnvelope::default();
         /// for `masstransit`: the namespace of message types
         namespace: Option<NameText>;
+        /// the queue to which commands ask for replies. A source reads it
+        reply_to: Option<QueueName>;
         /// PEM file with the certificates that sign the broker's, besides those of the system
         tls_ca: Option<FilePath>;
         /// PEM file with the client's certificate chain
@@ -208,6 +213,10 @@ impl RabbitTargetKeys {
                 report("namespace", "is only for `envelope = \"masstransit\"`".to_owned());
             }
             _ => {}
+        }
+        if self.envelope == RabbitEnvelope::MassTransit && self.reply_to.is_some() {
+            let why = "is not for `envelope = \"masstransit\"`, which has its own reply addresses";
+            report("reply_to", why.to_owned());
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct ServiceBusPublisherSettings {
     pub envelope: AmqpEnvelope,
     /// A message with this header is enqueued at the time in it.
     pub schedule_header: String,
+    /// The queue or topic to which commands ask for replies.
+    pub reply_to: Option<String>,
     /// Time limit of the whole call.
     pub timeout: Duration,
 }
@@ -44,6 +46,7 @@ impl ServiceBusPublisherSettings {
             address: address.to_owned(),
             envelope: AmqpEnvelope::None,
             schedule_header: SCHEDULE_HEADER.to_owned(),
+            reply_to: None,
             timeout: Duration::from_secs(30),
         }
     }
@@ -78,6 +81,7 @@ impl ServiceBusPublisher {
             address,
             envelope,
             schedule_header,
+            reply_to,
             timeout,
         } = settings;
         let peer = connection.peer(&address)?;
@@ -86,6 +90,7 @@ impl ServiceBusPublisher {
             envelope,
             message_bytes_max: None,
             schedule_header: Some(schedule_header),
+            reply_to,
         };
         let publisher = AmqpPublisher::of_peer(name.clone(), peer, None, format, timeout);
         Ok(Self { name, publisher })

@@ -7,7 +7,9 @@ use std::{fmt, time::Duration};
 use relais_core::{
     decode::Decoder,
     extract::Pick,
-    setting::{ByteSize, FilePath, Integer, NameText, OnOff, Selector, TimeSpan, Word},
+    setting::{
+        ByteSize, FilePath, Integer, NameText, OnOff, PlainDecoder, Selector, TimeSpan, Word,
+    },
     settings, text_kinds,
 };
 use secrecy::SecretString;
@@ -57,7 +59,7 @@ settings! {
         /// `"none"` or `"cloudevents"`: the payload is in this envelope
         envelope: Word<AmqpEnvelope> = AmqpEnvelope::default();
         /// `"json"`, `"json-latin1"`, `"confluent-json"`, `"text"` or `"bytes"`
-        decoder: Word<Decoder> = Decoder::default();
+        decoder: PlainDecoder = Decoder::default();
         /// PEM file with the certificates that sign the server's, besides those of the system
         tls_ca: Option<FilePath>;
     }
@@ -74,6 +76,8 @@ settings! {
         envelope: Word<AmqpEnvelope> = AmqpEnvelope::default();
         /// a message with this header is [scheduled](servicebus.md#scheduled-messages)
         schedule_header: NameText = SCHEDULE_HEADER.to_owned();
+        /// the queue or topic to which commands ask for replies. A source reads it
+        reply_to: Option<NameText>;
         /// PEM file with the certificates that sign the server's, besides those of the system
         tls_ca: Option<FilePath>;
     }

@@ -50,7 +50,7 @@ async fn the_payload_arrives_byte_for_byte_with_the_same_id_in_each_call() {
     for _ in 0..2 {
         assert_eq!(
             handler.call(&row(r#"{ "n": 1.0 }"#)).await,
-            RemoteReply::Done { messages: Vec::new() }
+            RemoteReply::Done { messages: Vec::new(), data: None }
         );
     }
     let seen = seen.lock().unwrap();

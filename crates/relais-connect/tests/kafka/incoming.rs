@@ -16,7 +16,7 @@ use rdkafka::{
 };
 use relais_connect::{
     SecretString,
-    kafka::{KafkaConnection, KafkaSource, KafkaSourceSettings, KafkaStartOffset},
+    kafka::{KafkaConnection, KafkaSource, KafkaSourceSettings, KafkaStartOffset, SchemaRegistry},
 };
 use relais_core::{
     decode::Decoder,
@@ -114,6 +114,8 @@ pub(crate) struct World {
     pub(crate) message_id: &'static str,
     pub(crate) decoder: Decoder,
     pub(crate) options: Vec<(&'static str, String)>,
+    pub(crate) registry: Option<Arc<SchemaRegistry>>,
+    pub(crate) unknown_schema_wait: Duration,
     pub(crate) db: Db,
 }
 
@@ -135,6 +137,8 @@ impl World {
             message_id: "position",
             decoder: Decoder::Json,
             options: Vec::new(),
+            registry: None,
+            unknown_schema_wait: LONG,
             db: Db::default(),
         }
     }
@@ -149,7 +153,12 @@ impl World {
         }
         let topics = vec![self.topic.clone()];
         let settings = KafkaSourceSettings::new("test", connection, &self.group, topics, mapping);
-        KafkaSourceSettings { start: self.start, ..settings }
+        KafkaSourceSettings {
+            start: self.start,
+            registry: self.registry.clone(),
+            unknown_schema_wait: self.unknown_schema_wait,
+            ..settings
+        }
     }
 
     /// Returns a source with the positions of the database.

@@ -6,6 +6,7 @@
 mod fixture;
 mod login;
 mod publisher;
+mod replies;
 mod restart;
 mod server;
 mod source;

@@ -5,6 +5,7 @@
 
 mod fixture;
 mod publisher;
+mod replies;
 mod secure;
 mod source;
 

@@ -7,9 +7,10 @@
 //! a pause depends on chance. Nothing that is stored makes this panic.
 
 mod action;
-mod command;
+pub(crate) mod command;
 mod next_step;
 mod progress;
+mod replay;
 mod reply;
 mod timer;
 mod work;
@@ -17,9 +18,11 @@ mod work;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub(super) use self::work::value;
 pub use self::{
     action::{actions, cancel},
     progress::Progress,
+    replay::{ReplayDifference, ReplayedProcess, ReplayedStep, replay},
 };
 use self::{next_step::continue_process, work::Work};
 use super::{Change, Definition, PROCESS_DEFINITION, Process, definition::ProcessStart};

@@ -8,7 +8,8 @@ use std::{
 
 use super::{
     TIMER_FIRED,
-    definition::{Call, Correlate, DefinitionParts, Reply},
+    definition::{Call, CallTarget, Correlate, DefinitionParts, Reply},
+    handler_step::is_answer,
 };
 use crate::{extract::Pick, text::MESSAGE_ID_MAX};
 
@@ -24,6 +25,9 @@ pub(super) fn check(parts: &DefinitionParts) -> Vec<String> {
     }
     for start in &parts.starts {
         check.event_type("start", &start.event_type);
+        if is_answer(&start.event_type) {
+            check.errors.push(format!("start type `{}` is reserved for relais", start.event_type));
+        }
         if !check.starts.insert(&start.event_type) {
             check.errors.push(format!("starts on `{}` twice", start.event_type));
         }
@@ -69,7 +73,10 @@ struct Check<'a> {
 
 impl<'a> Check<'a> {
     fn call(&mut self, place: &str, call: &'a Call) {
-        self.name(&format!("{place}: destination"), &call.destination);
+        match &call.target {
+            CallTarget::Destination(name) => self.name(&format!("{place}: destination"), name),
+            CallTarget::Handler(name) => self.name(&format!("{place}: handler"), name),
+        }
         self.name(&format!("{place}: command"), &call.command);
         if call.timeout == Some(Duration::ZERO) {
             self.errors.push(format!("{place}: a time-out of zero leaves no time to answer"));
@@ -84,6 +91,14 @@ impl<'a> Check<'a> {
                 self.errors.push(format!("{place}: reply `{}` {text}", reply.event_type));
             }
             self.reply(place, reply);
+            let is_handler = matches!(call.target, CallTarget::Handler(_));
+            if is_handler != is_answer(&reply.event_type) {
+                let text = match is_handler {
+                    true => "is not an answer of a handler; remove it",
+                    false => "is an answer of a handler; name the handler instead of a destination",
+                };
+                self.errors.push(format!("{place}: reply `{}` {text}", reply.event_type));
+            }
         }
     }
 

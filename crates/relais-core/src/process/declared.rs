@@ -9,14 +9,16 @@ mod template;
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{
     PROCESS_STATE,
+    advance::value,
     definition::{
-        Call, Correlate, Definition, DefinitionParts, JudgeFn, Meaning, PayloadFn, ProcessStart,
-        Reply, StartEvent, Step,
+        Call, CallTarget, Correlate, Definition, DefinitionParts, JudgeFn, KeyUse, Meaning,
+        PayloadFn, ProcessStart, ReplayData, Reply, StartEvent, Step,
     },
+    handler_step::{HANDLER_DONE, HANDLER_FAILED},
 };
 use crate::{
     delivery::Problem,
@@ -38,6 +40,8 @@ pub struct DeclaredProcess {
     pub starts: Vec<String>,
     /// The place of the business key in them; absent: it has none.
     pub business_key: Option<Pick>,
+    /// The time after which a business key can be used again.
+    pub key_use: KeyUse,
     /// The steps, in order.
     pub steps: Vec<DeclaredStep>,
 }
@@ -56,8 +60,8 @@ pub struct DeclaredStep {
 /// A command and its answers: of a step, or `[process.step.compensation]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclaredCall {
-    /// The destination of the command.
-    pub destination: String,
+    /// The receiver of the command. A handler answers the call, so it has no reply types.
+    pub target: CallTarget,
     /// The event type of the command.
     pub command: String,
     /// A JSON template; absent: the whole data.
@@ -82,7 +86,7 @@ impl DeclaredProcess {
     /// The definition, or everything that is wrong with it.
     pub fn build(self) -> Result<Definition, Vec<String>> {
         let mut errors = self.check();
-        let Self { process_type, version, starts, business_key, steps } = self;
+        let Self { process_type, version, starts, business_key, key_use, steps } = self;
         let starts = starts.into_iter().map(|event_type| StartEvent {
             event_type,
             begin: {
@@ -94,8 +98,10 @@ impl DeclaredProcess {
             process_type,
             version,
             starts: starts.collect(),
+            key_use,
             adopt: Box::new(first_data),
             steps: steps.into_iter().map(step).collect(),
+            replay_data: Some(ReplayData { initial: initial_value, stored: stored_value }),
         };
         match Definition::new(parts) {
             Ok(definition) if errors.is_empty() => Ok(definition),
@@ -132,8 +138,18 @@ impl DeclaredProcess {
 
     fn check_call(&self, place: &str, call: &DeclaredCall, known: &[&str]) -> Vec<String> {
         let mut errors = Vec::new();
-        if call.completed.is_empty() {
-            errors.push(format!("{place}: no reply means completed, so it could never succeed"));
+        let has_replies =
+            [&call.completed, &call.failed, &call.retryable].iter().any(|types| !types.is_empty());
+        match &call.target {
+            CallTarget::Destination(_) if call.completed.is_empty() => {
+                errors
+                    .push(format!("{place}: no reply means completed, so it could never succeed"));
+            }
+            CallTarget::Handler(_) if has_replies => {
+                let text = "the answer of a handler is the reply; remove the reply types";
+                errors.push(format!("{place}: {text}"));
+            }
+            _ => {}
         }
         if matches!(call.correlate, Correlate::BusinessKey(_)) && self.business_key.is_none() {
             let text = "replies find the process by its business key, but it has none; \
@@ -165,7 +181,13 @@ fn step(declared: DeclaredStep) -> Step {
     }
 }
 
-fn build_call(declared: DeclaredCall, completed: impl Fn() -> JudgeFn) -> Call {
+fn build_call(mut declared: DeclaredCall, completed: impl Fn() -> JudgeFn) -> Call {
+    if let CallTarget::Handler(_) = &declared.target {
+        declared.completed = vec![HANDLER_DONE.to_owned()];
+        declared.failed = vec![HANDLER_FAILED.to_owned()];
+        declared.correlate = Correlate::default();
+        declared.error = Some(Pick::Payload("/message".into()));
+    }
     let correlate = declared.correlate;
     let reply = |event_type, judge| Reply { event_type, correlate: correlate.clone(), judge };
     let failed = |retryable| {
@@ -178,7 +200,7 @@ fn build_call(declared: DeclaredCall, completed: impl Fn() -> JudgeFn) -> Call {
         .chain(declared.retryable.into_iter().map(for_now))
         .collect();
     Call {
-        destination: declared.destination,
+        target: declared.target,
         command: declared.command,
         payload: payload(declared.payload),
         replies,
@@ -228,6 +250,21 @@ fn raw(json: &str) -> Result<Box<RawValue>, Problem> {
     json::check(json.as_bytes())
         .map_err(|error| Problem::new(error.code(), &error.to_string()))
         .map(|json| serde_json::from_str(json).expect("what was checked is JSON"))
+}
+
+/// Returns the first data as the log has it: as a text if it has numbers that serde cannot keep.
+fn initial_value(logged: &Value) -> Value {
+    match logged {
+        Value::String(data) => stored_value(data),
+        data => data.clone(),
+    }
+}
+
+/// Returns stored data with each part as the log would have it.
+fn stored_value(data: &str) -> Value {
+    let Ok(data) = DeclaredData::read(data) else { return value(data) };
+    let steps = data.steps.iter().map(|(name, raw)| (name.clone(), value(raw.get())));
+    serde_json::json!({"input": value(data.input.get()), "steps": steps.collect::<serde_json::Map<_, _>>()})
 }
 
 /// The data of such a process, byte for byte as it came.

@@ -5,9 +5,11 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::{ProcessRef, check};
+use super::{KeyHold, ProcessRef, check};
 use crate::{
     delivery::Problem,
     extract::Pick,
@@ -25,9 +27,29 @@ pub(super) struct DefinitionParts {
     /// Processes finish with the version they were started with.
     pub(super) version: i32,
     pub(super) starts: Vec<StartEvent>,
+    pub(super) key_use: KeyUse,
     /// Makes the first data from the input of an operator.
     pub(super) adopt: AdoptFn,
     pub(super) steps: Vec<Step>,
+    /// Makes the data from the log, if that has all of it.
+    pub(super) replay_data: Option<ReplayData>,
+}
+
+/// The data of a declared process as JSON values, from its log and as it is stored.
+#[derive(Clone, Copy)]
+pub(super) struct ReplayData {
+    pub(super) initial: fn(&Value) -> Value,
+    pub(super) stored: fn(&str) -> Value,
+}
+
+impl ReplayData {
+    pub(super) fn initial(self, data: &Value) -> Value {
+        (self.initial)(data)
+    }
+
+    pub(super) fn stored(self, data: &str) -> Value {
+        (self.stored)(data)
+    }
 }
 
 /// An event that starts a process.
@@ -43,7 +65,7 @@ pub(super) type AdoptFn = Box<dyn Fn(&str) -> Result<String, Problem> + Send + S
 /// The business key and first data of a process, read from its starting event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStart {
-    /// The business key, unique among processes of the type.
+    /// The business key, unique among processes of the type that hold theirs.
     pub business_key: Option<String>,
     /// JSON.
     pub data: String,
@@ -56,9 +78,47 @@ pub(super) struct Step {
     pub(super) compensation: Option<Call>,
 }
 
+/// The time after which a business key can be used for another process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyUse {
+    /// One process for each key, until that one is cleaned up.
+    #[default]
+    Once,
+    /// One process at a time: the key is free when its process has succeeded, failed or been compensated.
+    WhileOpen,
+}
+
+impl KeyUse {
+    pub(super) fn hold(self) -> KeyHold {
+        match self {
+            Self::Once => KeyHold::Once,
+            Self::WhileOpen => KeyHold::Open,
+        }
+    }
+}
+
+/// The receiver of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallTarget {
+    /// A destination; the reply arrives through a source.
+    Destination(String),
+    /// A handler in another process; its answer is the reply.
+    Handler(String),
+}
+
+impl CallTarget {
+    /// Returns the name of the destination or handler.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Destination(name) | Self::Handler(name) => name,
+        }
+    }
+}
+
 /// A command and what is known of its answers.
 pub(super) struct Call {
-    pub(super) destination: String,
+    pub(super) target: CallTarget,
     /// The event type of the command.
     pub(super) command: String,
     pub(super) payload: PayloadFn,
@@ -164,9 +224,22 @@ impl Definition {
         starts.chain(replies.map(|reply| reply.event_type.as_str())).collect()
     }
 
-    /// Every destination its commands go to.
+    /// Every destination its commands go to; handlers are not among them.
     pub fn destinations(&self) -> BTreeSet<&str> {
-        self.0.calls().map(|call| call.destination.as_str()).collect()
+        let names = self.0.calls().filter_map(|call| match &call.target {
+            CallTarget::Destination(name) => Some(name.as_str()),
+            CallTarget::Handler(_) => None,
+        });
+        names.collect()
+    }
+
+    /// The handlers in other processes that carry out its steps, each with a command that it gets.
+    pub fn handler_commands(&self) -> BTreeSet<(&str, &str)> {
+        let commands = self.0.calls().filter_map(|call| match &call.target {
+            CallTarget::Handler(name) => Some((name.as_str(), call.command.as_str())),
+            CallTarget::Destination(_) => None,
+        });
+        commands.collect()
     }
 
     /// The names of its steps, first to last.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::definition::{Call, Definition, Step};
+use super::definition::{Call, CallTarget, Definition, Step};
 
 impl Definition {
     /// Its states as a mermaid `stateDiagram-v2`: forward over the steps, back over the compensations.
@@ -57,11 +57,18 @@ fn back(index: usize) -> String {
 }
 
 fn state(out: &mut String, id: &str, title: &str, call: &Call) {
-    let (command, destination) = (escape(&call.command), escape(&call.destination));
+    let (command, target) = (escape(&call.command), escape(call.target.name()));
     line(out, &format!("{id} : {}", escape(title)));
-    line(out, &format!("{id} : sends {command} to {destination}"));
-    let replies: Vec<String> = call.replies.iter().map(|reply| escape(&reply.event_type)).collect();
-    line(out, &format!("{id} : waits for {}", replies.join(", ")));
+    match &call.target {
+        CallTarget::Destination(_) => {
+            line(out, &format!("{id} : sends {command} to {target}"));
+            let replies = call.replies.iter().map(|reply| escape(&reply.event_type));
+            line(out, &format!("{id} : waits for {}", replies.collect::<Vec<_>>().join(", ")));
+        }
+        CallTarget::Handler(_) => {
+            line(out, &format!("{id} : calls handler {target} with {command}"));
+        }
+    }
     if let Some(timeout) = call.timeout {
         line(
             out,

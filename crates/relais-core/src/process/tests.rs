@@ -6,8 +6,10 @@ mod compensation;
 mod declared;
 mod diagram;
 mod flow;
+mod handler_step;
 mod pause;
 mod property;
+mod replay;
 mod replies;
 mod typed;
 
@@ -17,17 +19,18 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    Action, Change, Closure, DeadLetterChange, Definition, Entry, Input, Process, ProcessEvent,
-    ProcessStatus, Progress, Timer, TimerChange, advance,
+    Action, Change, Closure, DeadLetterChange, Definition, Entry, Input, LogEntry, Process,
+    ProcessEvent, ProcessStatus, Progress, Timer, TimerChange, advance,
     declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
-    definition::Correlate,
-    start,
+    definition::{CallTarget, Correlate, KeyUse},
+    replay, start,
 };
 use crate::{
     delivery::Problem,
     inbox::{InboxRow, NewInbox},
     message::NewMessage,
     retry::RetryPolicy,
+    time::Timestamp,
 };
 
 /// A row as it would come from outside.
@@ -39,7 +42,7 @@ fn row(message_id: &str, event_type: &str, payload: &str) -> InboxRow {
 /// A command `NAME` to destination `NAMEs`, answered by `NAMEDone`, `NAMEFailed` or `NAMEBusy`.
 fn call(name: &str) -> DeclaredCall {
     DeclaredCall {
-        destination: format!("{name}s"),
+        target: CallTarget::Destination(format!("{name}s")),
         command: name.to_owned(),
         payload: None,
         completed: vec![format!("{name}Done")],
@@ -63,6 +66,7 @@ fn declared() -> DeclaredProcess {
         version: 1,
         starts: vec!["Placed".to_owned()],
         business_key: Some("payload:/id".parse().unwrap()),
+        key_use: KeyUse::Once,
         steps: vec![step("pay", Some("refund")), step("pack", None), step("ship", Some("recall"))],
     }
 }
@@ -79,6 +83,8 @@ struct World {
     /// The last change.
     last: Change,
     messages: u32,
+    /// The test has changed the stored state, so that it may differ from the log.
+    changed_by_hand: bool,
 }
 
 impl World {
@@ -101,6 +107,7 @@ impl World {
             dead_letter: None,
             last: change.clone(),
             messages: 0,
+            changed_by_hand: false,
         };
         world.apply(change);
         world
@@ -127,6 +134,26 @@ impl World {
         self.log.extend(change.log.clone());
         self.sent.extend(change.messages.clone());
         self.last = change;
+        self.replay();
+    }
+
+    /// Checks that the log alone leads to the state.
+    fn replay(&self) {
+        let replayed = replay(&self.definition, &self.numbered_log()).unwrap();
+        let differences = replayed.differences(&self.definition, &self.process);
+        assert!(self.changed_by_hand || differences.is_empty(), "{differences:#?}\n{:#?}", self.log);
+    }
+
+    fn numbered_log(&self) -> Vec<LogEntry> {
+        let numbered = (1..).zip(self.log.iter().cloned());
+        let entries = numbered.map(|(seq, entry)| LogEntry {
+            process_id: self.process.process_id,
+            seq,
+            at: Timestamp(seq),
+            message_id: None,
+            entry,
+        });
+        entries.collect()
     }
 
     fn take(&mut self, input: &Input<'_>) -> Result<(), Problem> {

@@ -56,9 +56,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     PROCESS_STATE,
     definition::{
-        Call, Correlate, Definition, DefinitionParts, JudgeFn, Meaning, PayloadFn, ProcessStart,
-        Reply, StartEvent, Step,
+        Call, CallTarget, Correlate, Definition, DefinitionParts, JudgeFn, KeyUse, Meaning,
+        PayloadFn, ProcessStart, Reply, StartEvent, Step,
     },
+    handler_step::{HANDLER_DONE, HANDLER_FAILED, HandlerFailure},
 };
 use crate::{
     delivery::Problem,
@@ -80,6 +81,7 @@ pub fn define<T: Data>(process_type: &str, version: i32) -> Define<T> {
         process_type: process_type.to_owned(),
         version,
         starts: Vec::new(),
+        key_use: KeyUse::default(),
         steps: Vec::new(),
         data: PhantomData,
     }
@@ -90,6 +92,7 @@ pub struct Define<T> {
     process_type: String,
     version: i32,
     starts: Vec<StartEvent>,
+    key_use: KeyUse,
     steps: Vec<Step>,
     data: PhantomData<fn() -> T>,
 }
@@ -137,6 +140,11 @@ impl<T: Data> Define<T> {
         self
     }
 
+    /// Sets when a business key can be used for another process; by default when its process is cleaned up.
+    pub fn key_use(self, key_use: KeyUse) -> Self {
+        Self { key_use, ..self }
+    }
+
     /// The next step. It stands even if a later one fails.
     pub fn step(mut self, name: &str, command: Command<T>) -> Self {
         let call = command.into_call();
@@ -158,8 +166,10 @@ impl<T: Data> Define<T> {
             process_type: self.process_type,
             version: self.version,
             starts: self.starts,
+            key_use: self.key_use,
             adopt: Box::new(|data| write(&read_data::<T>(data)?)),
             steps: self.steps,
+            replay_data: None,
         };
         Definition::new(parts).map_err(|problems| InvalidDefinition { process_type, problems })
     }
@@ -167,7 +177,7 @@ impl<T: Data> Define<T> {
 
 /// A command, the replies it may get, and what to do without one.
 pub struct Command<T> {
-    destination: String,
+    target: CallTarget,
     name: String,
     payload: PayloadFn,
     replies: Vec<(String, JudgeFn)>,
@@ -187,7 +197,7 @@ pub fn command<T: Data, C: IntoCommand>(
         let made = payload(&read_data(data)?).into_command();
         write(&made.map_err(|error| Problem::new(PROCESS_COMMAND, &error))?)
     };
-    Command::new(destination, C::Command::NAME, Box::new(payload))
+    Command::new(CallTarget::Destination(destination.to_owned()), C::Command::NAME, payload)
 }
 
 /// The same for a command given by name; its payload is whatever can be written to JSON.
@@ -197,15 +207,31 @@ pub fn command_named<T: Data, C: Serialize>(
     payload: impl Fn(&T) -> C + Send + Sync + 'static,
 ) -> Command<T> {
     let payload = move |data: &str| write(&payload(&read_data(data)?));
-    Command::new(destination, name, Box::new(payload))
+    Command::new(CallTarget::Destination(destination.to_owned()), name, payload)
+}
+
+/// A command that a handler in another process carries out (`App::remote_handler`): relais calls it, and its
+/// answer is the reply. `done` completes the step; [`Command::on_done`] takes its data. `fail` fails the step
+/// permanently.
+pub fn handler_command<T: Data, C: Serialize>(
+    handler: &str,
+    name: &str,
+    payload: impl Fn(&T) -> C + Send + Sync + 'static,
+) -> Command<T> {
+    let payload = move |data: &str| write(&payload(&read_data(data)?));
+    Command::new(CallTarget::Handler(handler.to_owned()), name, payload)
 }
 
 impl<T> Command<T> {
-    fn new(destination: &str, name: &str, payload: PayloadFn) -> Self {
+    fn new(
+        target: CallTarget,
+        name: &str,
+        payload: impl Fn(&str) -> Result<String, Problem> + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            destination: destination.to_owned(),
+            target,
             name: name.to_owned(),
-            payload,
+            payload: Box::new(payload),
             replies: Vec::new(),
             correlate: Correlate::default(),
             timeout: None,
@@ -245,6 +271,16 @@ impl<T> Command<T> {
         self
     }
 
+    /// Takes the data of an answer `done` of a handler. Without this the data is only in the log.
+    pub fn on_done<R, M>(self, judge: impl Fn(&mut T, R) -> M + Send + Sync + 'static) -> Self
+    where
+        T: Data,
+        R: DeserializeOwned + 'static,
+        M: Into<Meaning> + 'static,
+    {
+        self.on_named(HANDLER_DONE, judge)
+    }
+
     /// Sets the rule by which replies find the process; by default the header `correlation-id` is the process id.
     pub fn correlate(self, correlate: Correlate) -> Self {
         Self { correlate, ..self }
@@ -260,14 +296,31 @@ impl<T> Command<T> {
         Self { retry, ..self }
     }
 
-    fn into_call(self) -> Call {
-        let Self { destination, name, payload, correlate, timeout, retry, .. } = self;
+    fn into_call(mut self) -> Call {
+        if let CallTarget::Handler(_) = &self.target {
+            self.answer_of_handler();
+        }
+        let Self { target, name, payload, correlate, timeout, retry, .. } = self;
         let replies = self.replies.into_iter().map(|(event_type, judge)| Reply {
             event_type,
             correlate: correlate.clone(),
             judge,
         });
-        Call { destination, command: name, payload, replies: replies.collect(), timeout, retry }
+        Call { target, command: name, payload, replies: replies.collect(), timeout, retry }
+    }
+
+    /// Waits for the answers of a handler, which name the process by its id.
+    fn answer_of_handler(&mut self) {
+        self.correlate = Correlate::default();
+        if !self.replies.iter().any(|(event_type, _)| event_type == HANDLER_DONE) {
+            let done: JudgeFn = Box::new(|data, _| Ok((data.to_owned(), Meaning::Completed)));
+            self.replies.push((HANDLER_DONE.to_owned(), done));
+        }
+        let failed: JudgeFn = Box::new(|data, row| {
+            let failure: HandlerFailure = read_payload(row)?;
+            Ok((data.to_owned(), Meaning::failed(failure.message)))
+        });
+        self.replies.push((HANDLER_FAILED.to_owned(), failed));
     }
 }
 
@@ -283,9 +336,9 @@ impl<T> fmt::Debug for Define<T> {
 
 impl<T> fmt::Debug for Command<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { destination, name, .. } = self;
+        let Self { target, name, .. } = self;
         f.debug_struct("Command")
-            .field("destination", destination)
+            .field("target", target)
             .field("name", name)
             .finish_non_exhaustive()
     }

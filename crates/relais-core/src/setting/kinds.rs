@@ -6,7 +6,7 @@ use super::{
     RawSetting, SettingForm, SettingKind,
     quantity::{self, Rate, show_duration, show_rate, show_size},
 };
-use crate::{decode::Decoder, extract::Pick, outbox::OnDeadLetter};
+use crate::{decode::Decoder, extract::Pick, message::Category, outbox::OnDeadLetter, process::definition::KeyUse};
 
 /// The most characters of a name.
 const NAME_CHARS_MAX: usize = 200;
@@ -95,6 +95,12 @@ text_kinds! {
     pub JsonDecoder -> Decoder, "text", |text| Ok(text.parse::<Decoder>()?),
         show |decoder| decoder.as_str().to_owned(),
         form SettingForm::Words(vec!["json", "json-latin1"]);
+    /// The decoders that need no schema registry.
+    pub PlainDecoder -> Decoder, "text", |text| Ok(text.parse::<Decoder>()?),
+        show |decoder| decoder.as_str().to_owned(),
+        form SettingForm::Words(
+            Decoder::ALL.into_iter().filter(|one| !one.needs_schema()).map(Decoder::as_str).collect(),
+        );
 }
 
 const EMPTY: &str = "is empty; give it a value or remove the key";
@@ -210,13 +216,25 @@ impl SettingWords for Decoder {
         ("json", Self::Json),
         ("json-latin1", Self::JsonLatin1),
         ("confluent-json", Self::ConfluentJson),
+        ("confluent-avro", Self::ConfluentAvro),
         ("text", Self::Text),
         ("bytes", Self::Bytes),
     ];
 }
 
 impl SettingWords for OnDeadLetter {
-    const WORDS: &'static [(&'static str, Self)] = &[("park", Self::Park), ("skip", Self::Skip)];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("park", Self::Park), ("skip", Self::Skip), ("retry", Self::Retry)];
+}
+
+impl SettingWords for KeyUse {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("once", Self::Once), ("while_open", Self::WhileOpen)];
+}
+
+impl SettingWords for Category {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("event", Self::Event), ("command", Self::Command), ("reply", Self::Reply)];
 }
 
 /// A type that keeps a secret; its error does not repeat the text.

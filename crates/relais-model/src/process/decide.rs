@@ -7,9 +7,9 @@ use relais_core::{
     inbox::{InboxRow, NewInbox},
     message::NewMessage,
     process::{
-        Action, Change, Definition, Input, Process, TimerChange, advance,
+        Action, Change, Definition, Input, KeyHold, Process, TimerChange, advance,
         declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
-        definition::{Correlate, ProcessStart},
+        definition::{CallTarget, Correlate, KeyUse, ProcessStart},
     },
     retry::RetryPolicy,
     time::Timestamp,
@@ -41,7 +41,7 @@ pub enum TimerNext {
 pub(super) fn definition(attempts_max: u32) -> Definition {
     let retry = RetryPolicy::default().attempts_max(attempts_max);
     let call = |name: &str, undo: bool| DeclaredCall {
-        destination: "service".into(),
+        target: CallTarget::Destination("service".into()),
         command: event(name, undo, "do"),
         payload: Some("null".into()),
         completed: vec![event(name, undo, "done")],
@@ -62,6 +62,7 @@ pub(super) fn definition(attempts_max: u32) -> Definition {
         version: 1,
         starts: vec!["Begin".into()],
         business_key: None,
+        key_use: KeyUse::Once,
         steps: NAMES.into_iter().map(step).collect(),
     };
     declared.build().expect("the model's definition is right")
@@ -139,6 +140,7 @@ fn stored(row: &SagaRow) -> Process {
         process_type: "Model".into(),
         definition: 1,
         business_key: None,
+        key_hold: KeyHold::Once,
         status,
         current_step,
         data,

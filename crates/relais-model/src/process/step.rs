@@ -3,8 +3,10 @@
 use relais_core::process;
 
 use super::{
-    Saga, SagaAnswer, SagaBug, SagaCommand, SagaInput, SagaState, UncommittedSagaDecision,
+    Saga, SagaAnswer, SagaBug, SagaCommand, SagaInput, SagaState, SagaTarget,
+    UncommittedSagaDecision,
     decide::{self, SagaDecision, TimerNext},
+    handler::{self, HandlerAction},
 };
 
 /// One step.
@@ -29,6 +31,8 @@ pub enum SagaAction {
     /// That worker dies.
     Crash,
     Operator(process::Action),
+    /// A step of the handler's protocol.
+    Handler(HandlerAction),
 }
 
 /// Number of answers to one delivery.
@@ -38,13 +42,16 @@ pub enum Replies {
     Twice,
 }
 
-pub(super) fn enabled(state: &SagaState, actions: &mut Vec<SagaAction>) {
+pub(super) fn enabled(target: SagaTarget, state: &SagaState, actions: &mut Vec<SagaAction>) {
     let Some(row) = &state.row else {
         actions.push(SagaAction::Start);
         return;
     };
-    for command in &state.outbox {
-        of_service(state, *command, actions);
+    match target {
+        SagaTarget::Destination => {
+            state.outbox.iter().for_each(|command| of_service(state, *command, actions));
+        }
+        SagaTarget::Handler => handler::enabled(state, actions),
     }
     if state.timer.is_some() {
         actions.push(SagaAction::Fire);
@@ -74,9 +81,7 @@ fn of_service(state: &SagaState, command: SagaCommand, actions: &mut Vec<SagaAct
         actions.push(deliver(SagaAnswer::Done, false, Replies::Twice));
         actions.push(deliver(SagaAnswer::Done, true, Replies::Once));
     }
-    let effect = state.effects[command.step];
-    let acted = if command.undo { effect.undone } else { effect.done };
-    if state.left.failures > 0 && !acted {
+    if state.left.failures > 0 && !has_acted(state, command) {
         actions.push(deliver(SagaAnswer::Refused, false, Replies::Once));
         actions.push(deliver(SagaAnswer::Busy, false, Replies::Once));
     }
@@ -134,6 +139,7 @@ pub(super) fn apply(saga: &Saga, state: &mut SagaState, action: SagaAction) {
         }
         SagaAction::Crash => state.held = None,
         SagaAction::Operator(action) => operate(saga, state, action),
+        SagaAction::Handler(action) => handler::apply(config, state, action),
     }
 }
 
@@ -185,6 +191,23 @@ fn publish(state: &mut SagaState, commands: &[SagaCommand]) {
     state.outbox.extend(commands);
 }
 
+/// The service does or undoes a step; a second time changes nothing.
+pub(super) fn act(state: &mut SagaState, command: SagaCommand) {
+    let effect = &mut state.effects[command.step];
+    if command.undo {
+        state.undone_before |= !effect.done;
+        effect.undone = true;
+    } else {
+        effect.done = true;
+    }
+}
+
+/// Returns true if the service has done what the command asks for.
+pub(super) fn has_acted(state: &SagaState, command: SagaCommand) -> bool {
+    let effect = state.effects[command.step];
+    if command.undo { effect.undone } else { effect.done }
+}
+
 /// The service acts once for each idempotency key, and answers what it has done.
 fn deliver(
     state: &mut SagaState,
@@ -202,14 +225,8 @@ fn deliver(
     if !again {
         state.outbox.remove(&command);
     }
-    let effect = &mut state.effects[command.step];
     if says == SagaAnswer::Done {
-        if command.undo {
-            state.undone_before |= !effect.done;
-            effect.undone = true;
-        } else {
-            effect.done = true;
-        }
+        act(state, command);
     }
     let copies = match reply {
         Replies::Once => 1,

@@ -337,6 +337,8 @@ macro_rules! store_conformance {
                 an_update_changes_the_status_and_logs_it an_update_changes_the_step_and_logs_it
                 an_update_changes_the_data the_log_holds_every_event_newest_first
                 the_log_keeps_to_its_limit_and_continues_behind_a_page find_by_business_key_is_exact
+                a_released_business_key_can_be_used_again
+                a_business_key_names_its_holder_and_else_the_newest_process
                 every_state_transition_is_logged concurrent_updates_never_overwrite_each_other
                 an_update_of_an_old_version_changes_nothing a_process_begins_once
                 of_starts_at_once_one_begins

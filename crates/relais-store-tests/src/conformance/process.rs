@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use relais_core::{
     inspect::InspectExt,
     process::{
-        Change, ChangeOutcome, LogEntry, Process, ProcessEvent, ProcessFilter, ProcessRef,
+        Change, ChangeOutcome, KeyHold, LogEntry, Process, ProcessEvent, ProcessFilter, ProcessRef,
         ProcessStatus,
     },
 };
@@ -245,6 +245,63 @@ pub async fn find_by_business_key_is_exact(f: &dyn Fixture) {
     for nobody in ["order-", "ORDER-7", "order-7 ", "", "%"] {
         assert_eq!(find(nobody).await, None);
     }
+}
+
+/// A process of [`TYPE`] with this key that holds it until it ends.
+fn open(key: &str) -> Change {
+    let mut change = begun(TYPE, Some(key));
+    change.process.key_hold = KeyHold::Open;
+    change
+}
+
+/// Ends a process, which releases its key.
+async fn released(f: &dyn Fixture, process: &Process) -> Process {
+    let mut change = after(process, ProcessStatus::Failed, vec![failed("declined")]);
+    change.process.key_hold = KeyHold::Released;
+    applied(f, change).await
+}
+
+pub async fn a_released_business_key_can_be_used_again(f: &dyn Fixture) {
+    let first = applied(f, open("order-8")).await;
+    assert_eq!(first.key_hold, KeyHold::Open);
+    let stale = f.store().change_process(open("order-8")).await.expect("change");
+    assert_eq!(stale, ChangeOutcome::Stale, "it is held");
+    let first = released(f, &first).await;
+    assert_eq!(
+        (first.key_hold, first.business_key.as_deref()),
+        (KeyHold::Released, Some("order-8"))
+    );
+    let second = applied(f, open("order-8")).await;
+    let stale = f.store().change_process(open("order-8")).await.expect("change");
+    assert_eq!(stale, ChangeOutcome::Stale, "the second holds it");
+    // A late reply lets the first one continue: it does not get the key back.
+    let late = after(&first, ProcessStatus::Compensating, vec![step_started("undo")]);
+    let first = applied(f, late).await;
+    assert_eq!(first.business_key.as_deref(), Some("order-8"));
+    let second = released(f, &second).await;
+    let third = applied(f, begun(TYPE, Some("order-8"))).await;
+    let ended = after(&third, ProcessStatus::Succeeded, vec![failed("no")]);
+    applied(f, ended).await;
+    let stale = f.store().change_process(open("order-8")).await.expect("change");
+    assert_eq!(stale, ChangeOutcome::Stale, "a key that is used once is not released");
+    assert_ne!(first.process_id, second.process_id);
+}
+
+pub async fn a_business_key_names_its_holder_and_else_the_newest_process(f: &dyn Fixture) {
+    let find = async || {
+        let key = ProcessRef::key(TYPE, "order-9");
+        f.store().load_processes(vec![key]).await.expect("load").remove(0).map(|p| p.process_id)
+    };
+    let first = released(f, &applied(f, open("order-9")).await).await;
+    assert_eq!(find().await, Some(first.process_id));
+    let second = applied(f, open("order-9")).await;
+    assert_eq!(find().await, Some(second.process_id));
+    let second = released(f, &second).await;
+    assert_eq!(find().await, Some(second.process_id), "the newest");
+    let filter = ProcessFilter { business_key: Some("order-9".to_owned()), ..limited(10) };
+    let listed = f.store().list_processes(filter).await.expect("list");
+    let listed: Vec<_> = listed.into_iter().map(|process| process.process_id).collect();
+    assert_eq!(listed, [second.process_id, first.process_id]);
 }
 
 pub async fn every_state_transition_is_logged(f: &dyn Fixture) {

@@ -6,7 +6,7 @@ use relais_core::{
     delivery::Problem,
     inspect::InspectExt,
     process::{
-        Change, ChangeOutcome, DeadLetterChange, Entry, LogEntry, Process, ProcessEvent,
+        Change, ChangeOutcome, DeadLetterChange, Entry, KeyHold, LogEntry, Process, ProcessEvent,
         ProcessRef, ProcessStatus, Timer, TimerChange,
     },
     query::PAGE_MAX,
@@ -36,6 +36,7 @@ pub(super) fn begun(process_type: &str, business_key: Option<&str>) -> Change {
         process_type: process_type.to_owned(),
         definition: 1,
         business_key: business_key.map(str::to_owned),
+        key_hold: KeyHold::Once,
         status: ProcessStatus::New,
         current_step: None,
         data: r#"{"total": 5}"#.to_owned(),

@@ -339,7 +339,7 @@ pub(super) async fn fail_pending_in(
     on_dead_letter: OnDeadLetter,
     by: Signature<'_>,
 ) -> Result<bool, Failure> {
-    let park = on_dead_letter == OnDeadLetter::Park;
+    let park = on_dead_letter.parks();
     let Problem { code, message } = Problem::new(CODE_OPERATOR_FAILED, by.1).fitted();
     let failed = transaction.query(sql!("fail_pending"), &[&id, &code, &message, &park]).await?;
     if failed.is_empty() {

@@ -16,7 +16,7 @@ use relais_core::{
     inspect::Attempt,
     message::{Category, Headers},
     outbox::{OutboxRow, OutboxStatus},
-    process::{Entry, LogEntry, Process, ProcessStatus},
+    process::{Entry, KeyHold, LogEntry, Process, ProcessStatus},
     time::Timestamp,
 };
 use tokio_postgres::{
@@ -76,7 +76,7 @@ macro_rules! named {
         })+
     };
 }
-named!(Category, ControlKind, InboxStatus, Origin, OutboxStatus, Phase, ProcessStatus);
+named!(Category, ControlKind, InboxStatus, KeyHold, Origin, OutboxStatus, Phase, ProcessStatus);
 
 struct KnownValue<T>(T);
 
@@ -342,6 +342,7 @@ pub(super) fn process(row: &Row) -> Read<Process> {
         version: row.try_get("version")?,
         created_at: time(row, "created_at")?,
         updated_at: time(row, "updated_at")?,
+        key_hold: known(row, "key_hold")?,
     })
 }
 

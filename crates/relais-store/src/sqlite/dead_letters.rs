@@ -249,7 +249,7 @@ pub(super) fn fail_pending(
     if change(tx, include_str!("sql/fail_pending.sql"), params)? == 0 {
         return Ok(DecisionResult::ResolvedBefore);
     }
-    let park = on_dead_letter == OnDeadLetter::Park;
+    let park = on_dead_letter.parks();
     let fate = OutboxFate::Dead { attempts: row.attempts, problem, park };
     attempt::record_outbox(tx, id, &fate, by.0)?;
     bury(tx, include_str!("sql/bury_outbox.sql"), id, by.0, park)?;

@@ -39,9 +39,15 @@ pub const SCRIPTS: &[Script] = &[
     },
     Script {
         number: 6,
+        name: "business_keys",
+        needs: 4,
+        sql: include_str!("migrations/0006_business_keys.sql"),
+    },
+    Script {
+        number: 7,
         name: "adopted_inbox",
         needs: 4,
-        sql: include_str!("migrations/0006_adopted_inbox.sql"),
+        sql: include_str!("migrations/0007_adopted_inbox.sql"),
     },
 ];
 

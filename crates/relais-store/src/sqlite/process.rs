@@ -90,8 +90,9 @@ pub(super) fn apply(tx: &Transaction<'_>, change: &Change, worker: &str) -> Resu
 }
 
 fn write_process(tx: &Transaction<'_>, new: &Change, process_id: &str) -> Result<(), StoreError> {
-    let Process { status, current_step, data, retries, progress, version, .. } = &new.process;
-    let status = status.as_str();
+    let Process { status, current_step, data, retries, progress, version, key_hold, .. } =
+        &new.process;
+    let (status, key_hold) = (status.as_str(), key_hold.as_str());
     let written = if new.from == 0 {
         let Process { process_type, definition, business_key, .. } = &new.process;
         let params = rusqlite::params![
@@ -105,10 +106,21 @@ fn write_process(tx: &Transaction<'_>, new: &Change, process_id: &str) -> Result
             retries,
             progress,
             version,
+            key_hold,
         ];
         change(tx, include_str!("sql/insert_processes.sql"), params)?
     } else {
-        let params = (process_id, new.from, status, current_step, data, retries, progress, version);
+        let params = rusqlite::params![
+            process_id,
+            new.from,
+            status,
+            current_step,
+            data,
+            retries,
+            progress,
+            version,
+            key_hold,
+        ];
         change(tx, include_str!("sql/update_processes.sql"), params)?
     };
     if written == 1 { Ok(()) } else { Err(changed_twice()) }

@@ -16,7 +16,7 @@ use relais_core::{
     lane::OwnedLane,
     message::{Category, Headers},
     outbox::{OutboxRow, OutboxStatus},
-    process::{LogEntry, Process, ProcessStatus},
+    process::{KeyHold, LogEntry, Process, ProcessStatus},
     query::ParkedKey,
     store::StoreError,
     text,
@@ -272,6 +272,7 @@ impl<'a, 'b> Cells<'a, 'b> {
             version: self.integer("version"),
             created_at: self.some_time("created_at"),
             updated_at: self.some_time("updated_at"),
+            key_hold: self.known("key_hold", KeyHold::parse, KeyHold::Once),
         }
     }
 

@@ -165,6 +165,8 @@ relais_process.progress: text NOT NULL DEFAULT '{}'::text
 relais_process.version: bigint NOT NULL
 relais_process.created_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
 relais_process.updated_at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+relais_process.key_hold: text NOT NULL DEFAULT 'ONCE'::text
+relais_process.released_key: text COLLATE "C"
 relais_process_log.process_id: uuid NOT NULL
 relais_process_log.seq: bigint NOT NULL
 relais_process_log.at: timestamp with time zone NOT NULL DEFAULT clock_timestamp()
@@ -249,6 +251,7 @@ relais_outbox_position.relais_outbox_position_pkey: PRIMARY KEY (destination)
 relais_parked_key.relais_parked_key_dead_letter_id_fkey: FOREIGN KEY (dead_letter_id) REFERENCES relais_dead_letter(id)
 relais_parked_key.relais_parked_key_origin_check: CHECK ((origin = ANY (ARRAY['inbox'::text, 'outbox'::text])))
 relais_parked_key.relais_parked_key_pkey: PRIMARY KEY (origin, destination, key_hash)
+relais_process.relais_process_key_hold: CHECK ((key_hold = ANY (ARRAY['ONCE'::text, 'OPEN'::text, 'RELEASED'::text])))
 relais_process.relais_process_pkey: PRIMARY KEY (process_id)
 relais_process.relais_process_process_type_check: CHECK ((process_type <> ''::text))
 relais_process.relais_process_retries_check: CHECK ((retries >= 0))
@@ -304,6 +307,7 @@ relais_parked_key.relais_parked_key_pkey: CREATE UNIQUE INDEX relais_parked_key_
 relais_process.relais_process_age: CREATE INDEX relais_process_age ON relais_process USING btree (created_at, process_id)
 relais_process.relais_process_key: CREATE UNIQUE INDEX relais_process_key ON relais_process USING btree (((md5(business_key))::uuid), process_type) WHERE (business_key IS NOT NULL)
 relais_process.relais_process_pkey: CREATE UNIQUE INDEX relais_process_pkey ON relais_process USING btree (process_id)
+relais_process.relais_process_released_key: CREATE INDEX relais_process_released_key ON relais_process USING btree (((md5(released_key))::uuid), process_type, created_at, process_id) WHERE (released_key IS NOT NULL)
 relais_process.relais_process_state: CREATE INDEX relais_process_state ON relais_process USING btree (status, created_at, process_id) WHERE (status <> 'SUCCEEDED'::text)
 relais_process.relais_process_type: CREATE INDEX relais_process_type ON relais_process USING btree (process_type, created_at, process_id)
 relais_process_log.relais_process_log_message: CREATE INDEX relais_process_log_message ON relais_process_log USING btree (hashtextextended(message_id, (0)::bigint)) WHERE (message_id IS NOT NULL)

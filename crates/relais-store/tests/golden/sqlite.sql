@@ -325,11 +325,16 @@ CREATE TABLE relais_process (
     progress     TEXT NOT NULL DEFAULT '{}',
     version      INTEGER NOT NULL,
     created_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-    updated_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    updated_at   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), key_hold TEXT NOT NULL DEFAULT 'ONCE'
+    CHECK (key_hold IN ('ONCE', 'OPEN', 'RELEASED')), released_key TEXT,
     CONSTRAINT relais_process_key UNIQUE (business_key, process_type)
 ) STRICT;
 
 CREATE INDEX relais_process_age ON relais_process (created_at, process_id);
+
+CREATE INDEX relais_process_released_key
+    ON relais_process (released_key, process_type, created_at, process_id)
+    WHERE released_key IS NOT NULL;
 
 CREATE INDEX relais_process_state ON relais_process (status, created_at, process_id)
     WHERE status <> 'SUCCEEDED';

@@ -10,6 +10,7 @@ use relais_core::{
     bulk::BulkLease,
     inspect::{Inspect, InspectExt},
     lane::Scope,
+    process::{KeyHold, ProcessRef},
     query::Filter,
     store::{Fetch, Store, StoreError},
 };
@@ -92,6 +93,21 @@ async fn an_upgrade_cut_off_at_any_statement_leaves_the_old_tables_and_runs_agai
     assert_eq!((migrated.from, migrated.to), (SCHEMA_VERSION, SCHEMA_VERSION + 1));
     assert_eq!(bed.count("relais_outbox WHERE priority = 1"), 1, "rows are kept");
     assert_eq!(schema(&bed.raw()), fresh(new).await);
+}
+
+#[tokio::test]
+async fn business_keys_stay_taken_through_the_migration_that_can_release_them() {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    bed.store.clone().knowing(&SCRIPTS[..5]).migrate().await.unwrap();
+    let insert = "INSERT INTO relais_process (process_id, process_type, definition, business_key, status, data, \
+                  version) VALUES (?1, 'order', 1, 'o-1', 'SUCCEEDED', '{}', 1)";
+    bed.raw().execute(insert, ["00000000-0000-0000-0000-000000000001"]).unwrap();
+    bed.store.migrate().await.unwrap();
+    let key = ProcessRef::key("order", "o-1");
+    let found = bed.store.load_processes(vec![key]).await.unwrap().remove(0).unwrap();
+    assert_eq!(found.key_hold, KeyHold::Once);
+    let again = bed.raw().execute(insert, ["00000000-0000-0000-0000-000000000002"]);
+    assert!(again.is_err(), "the key is taken");
 }
 
 /// Not a test by itself: what the processes of the next one do.

@@ -83,6 +83,8 @@ impl<H: Handler + 'static> IntoHandler for Arc<H> {
 pub(crate) struct Subscriber {
     pub(super) settings: HandlerSettings,
     pub(crate) actions: HashMap<String, EventAction>,
+    /// The commands of processes that it carries out. They are not copied from the inbox.
+    pub(super) commands: BTreeSet<String>,
     /// The handler in another process that is called for all of them.
     pub(super) remote: Option<RemoteSetup>,
 }
@@ -116,6 +118,10 @@ impl App {
             }
             let inbox = subscriber_inbox(&self.inbox, name);
             subscribers.insert(inbox, subscriber.actions.clone());
+        }
+        for (handler, command, _) in self.processes.handler_commands() {
+            let actions = subscribers.entry(subscriber_inbox(&self.inbox, handler)).or_default();
+            actions.insert(command.to_owned(), EventAction::Remote);
         }
         ActionsByInbox { own, subscribers }
     }
@@ -229,6 +235,7 @@ impl App {
     /// # Panics
     /// If an event type is ignored, or has a handler as well: it cannot share a commit with the copies.
     pub(super) fn copy_for_subscribers(&mut self) -> HashMap<String, Vec<String>> {
+        self.connect_steps();
         let mut copies: HashMap<String, Vec<String>> = HashMap::new();
         for (name, subscriber) in &self.subscribers {
             let inbox = subscriber_inbox(&self.inbox, name);
@@ -247,6 +254,11 @@ impl App {
                 );
                 copies.entry(event_type.clone()).or_default().push(inbox.clone());
             }
+        }
+        // Commands come from processes, not from the inbox.
+        for subscriber in self.subscribers.values_mut() {
+            let commands = std::mem::take(&mut subscriber.commands).into_iter();
+            subscriber.actions.extend(commands.map(|command| (command, EventAction::Remote)));
         }
         copies
     }

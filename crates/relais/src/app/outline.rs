@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use relais_core::store::StoreDriver;
+use relais_core::{process::handler_step::inbox_destination, store::StoreDriver};
 
-use super::{App, DestinationSettings, destination::DestinationSetup, remote_target};
+use super::{
+    App, DestinationSettings, destination::DestinationSetup, remote::own_inbox_settings,
+    remote_target,
+};
 use crate::observe::Observer;
 
 /// The outline of an app.
@@ -41,11 +44,13 @@ impl App {
         let handlers = self.subscribers.iter().filter_map(|(name, subscriber)| {
             Some((remote_target(name), subscriber.remote.as_ref()?.1.clone()))
         });
+        let has_steps = !self.processes.handler_commands().is_empty();
+        let own_inbox = has_steps.then(|| (inbox_destination(&self.inbox), own_inbox_settings()));
         Outline {
             store: Arc::clone(&self.store),
             observer: Arc::clone(&self.observer),
             sources: self.sources.iter().map(|(name, _)| name.clone()).collect(),
-            destinations: destinations.chain(handlers).collect(),
+            destinations: destinations.chain(handlers).chain(own_inbox).collect(),
         }
     }
 }

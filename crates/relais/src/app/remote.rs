@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use relais_core::{inbox::subscriber_inbox, remote_handler::RemoteHandler};
+use relais_core::{
+    inbox::subscriber_inbox, process::handler_step::inbox_destination,
+    remote_handler::RemoteHandler,
+};
 
-use super::{App, DestinationSettings};
+use super::{App, DestinationSettings, destination::DestinationSetup};
 use crate::{
     control::ControlledWorkers,
     inbox::{EventAction, InboxWorker, RemoteWork},
     observe::Observer,
+    process::own_inbox::OwnInbox,
 };
 
 /// A handler in another process, with the settings of its target.
@@ -30,8 +34,8 @@ impl App {
     /// breaker and pause are those of a destination, under the name [`remote_target`].
     ///
     /// # Panics
-    /// If a subscriber has this name already, the name is empty or contains `::` or `@`, an event type is
-    /// missing, or the concurrency is 0.
+    /// If a subscriber has this name already, the name is empty or contains `::` or `@`, or the concurrency
+    /// is 0. [`App::start`] panics if it has no event type and no step of a process uses it.
     #[must_use]
     pub fn remote_handler<'e>(
         mut self,
@@ -46,10 +50,47 @@ impl App {
         let actions = event_types.map(|event_type| (event_type.to_owned(), EventAction::Remote));
         let subscriber = self.subscriber_named(name);
         subscriber.actions = actions.collect();
-        assert!(!subscriber.actions.is_empty(), "handler `{name}` has no event type");
         subscriber.remote = Some((handler, settings));
         self
     }
+
+    /// Lets handlers carry out the steps that name them: they get the commands, and the inbox is a destination
+    /// for commands and answers.
+    ///
+    /// # Panics
+    /// If a step names a handler that is not there, a handler has nothing to do, or a destination has the name
+    /// of the inbox.
+    pub(super) fn connect_steps(&mut self) {
+        let commands = self.processes.handler_commands();
+        for (handler, command, process) in &commands {
+            let subscriber = self.subscribers.get_mut(*handler).filter(|s| s.remote.is_some());
+            let subscriber = subscriber.unwrap_or_else(|| {
+                panic!("a step of process `{process}` names handler `{handler}`; add it with `App::remote_handler`")
+            });
+            subscriber.commands.insert((*command).to_owned());
+        }
+        let remote = self.subscribers.iter().filter(|(_, subscriber)| subscriber.remote.is_some());
+        for (name, subscriber) in remote {
+            let is_used = !subscriber.actions.is_empty() || !subscriber.commands.is_empty();
+            assert!(
+                is_used,
+                "handler `{name}` has no event type, and no step of a process uses it"
+            );
+        }
+        if !commands.is_empty() {
+            let (name, inbox) = (inbox_destination(&self.inbox), self.inbox.clone());
+            let own = Arc::new(OwnInbox { store: self.store.clone(), inbox });
+            let settings = own_inbox_settings();
+            let setup = DestinationSetup::Single(own, settings);
+            let before = self.destinations.insert(name.clone(), setup);
+            assert!(before.is_none(), "destination `{name}` has the name of the inbox; rename it");
+        }
+    }
+}
+
+/// Returns the settings of the destination that stands for the inbox: only the database limits it.
+pub(super) fn own_inbox_settings() -> DestinationSettings {
+    DestinationSettings::default()
 }
 
 /// Makes a worker call the handler of this name; operators control its target.

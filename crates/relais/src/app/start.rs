@@ -30,6 +30,9 @@ const DESCRIBE_RETRY: Duration = Duration::from_secs(5);
 
 impl App {
     /// Starts every worker on this runtime.
+    ///
+    /// # Panics
+    /// If a step of a process names a handler that is not there, or a handler has nothing to do.
     pub fn start(mut self) -> RunningApp {
         let (copies, own) = (self.copy_for_subscribers(), self.scopes());
         let worker = format!("{}-{}", std::process::id(), uuid::Uuid::new_v4().simple());
@@ -83,7 +86,7 @@ impl App {
         }
         for (name, subscriber) in self.subscribers {
             let keeper = keeper(Scope::of_inbox(&subscriber_inbox(&self.inbox, &name)));
-            let Subscriber { settings, actions, remote } = subscriber;
+            let Subscriber { settings, remote, actions, .. } = subscriber;
             let (store, counters) = (Arc::clone(&store), Arc::clone(&inbox));
             let mut worker = InboxWorker::new(store, keeper, actions, settings.retry, counters)
                 .handlers(&settings)

@@ -17,8 +17,9 @@ use relais_core::{
     fault::{Judgement, Outlook},
     handler::Outcome,
     inbox::{InboxFate, InboxRow, decide},
-    message::NewMessage,
+    message::{Category, NewMessage},
     outbox::{OnDeadLetter, OutboxFate, settle},
+    process::handler_step,
     publisher::Batching,
     remote_handler::{RemoteHandler, RemoteReply},
 };
@@ -56,7 +57,7 @@ pub(super) struct ReturnedCall {
 
 /// The decision about a row after its call.
 enum CallDecision {
-    /// The row is handled, with these messages.
+    /// The row is handled, with these messages. If it is the command of a process, its answer is among them.
     Handled(Vec<NewMessage>),
     Settle(InboxFate),
     /// Nothing is written: the target is unavailable, the row waits as it was.
@@ -99,17 +100,24 @@ impl RemoteWork {
             RemoteReply::Failed(delivery) => delivery.clone(),
             _ => Delivery::Held,
         };
-        let keys = std::iter::once(row.msg_key.as_str());
-        let assessment = self.limits.learn(keys, std::slice::from_ref(&delivery), began);
+        let called = std::iter::once((row.msg_key.as_str(), Category::Event));
+        let assessment = self.limits.learn(called, std::slice::from_ref(&delivery), began);
         let judgement = assessment.judgements.first().copied().unwrap_or(Judgement::TARGET);
         match reply {
-            RemoteReply::Done { messages } => {
+            RemoteReply::Done { mut messages, data } => {
                 self.counters.handled(row.received_at);
+                if handler_step::is_command(row) {
+                    messages.push(handler_step::done(row, data.as_deref()));
+                }
                 CallDecision::Handled(messages)
             }
-            RemoteReply::Refused(outcome) => self.refused(row, outcome),
+            RemoteReply::Refused(outcome @ Outcome::Park { .. }) => self.refused(row, outcome),
+            RemoteReply::Refused(outcome) => answered(row, self.refused(row, outcome)),
             RemoteReply::Invalid(problem) if self.limits.state() == BreakerState::Closed => {
                 self.refused(row, Outcome::Retry { problem, after: None })
+            }
+            RemoteReply::Failed(Delivery::Reject { .. }) => {
+                answered(row, self.failed(entry, delivery, judgement))
             }
             // Many answers in a row were not valid: that is not the fault of this message.
             RemoteReply::Invalid(_) => self.failed(entry, delivery, Judgement::TARGET),
@@ -178,6 +186,17 @@ impl RemoteWork {
             }
             OutboxFate::Dispatched | OutboxFate::Untouched => return CallDecision::Untouched,
         })
+    }
+}
+
+/// Turns a dead letter of a command into an answer: the service has said that it did not do it, so the process
+/// decides what follows. A call without a valid answer may have had an effect; its dead letter stays.
+fn answered(row: &InboxRow, decision: CallDecision) -> CallDecision {
+    match decision {
+        CallDecision::Settle(InboxFate::Dead { problem, .. }) if handler_step::is_command(row) => {
+            CallDecision::Handled(vec![handler_step::failed(row, &problem)])
+        }
+        other => other,
     }
 }
 

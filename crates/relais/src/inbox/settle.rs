@@ -6,8 +6,8 @@ use relais_core::{
     delivery::Problem,
     handler::Outcome,
     inbox::{InboxFate, InboxRow, InboxSettlement, decide},
-    message::NewMessage,
-    process::{Change, DeadLetterChange},
+    message::{Category, NewMessage},
+    process::{Change, DeadLetterChange, handler_step::address},
     store::{OutOfOrder, SettleOutcome, StoreError},
 };
 
@@ -42,7 +42,13 @@ impl InboxWorker {
         match &mut fate {
             InboxFate::Processed { messages, changes, .. } => {
                 changes.iter().for_each(warn);
+                let scope = &self.reader.keeper().fence().scope;
+                let inbox = scope.inbox().unwrap_or_default().to_owned();
                 let sent = changes.iter_mut().flat_map(|change| &mut change.messages);
+                let sent = sent.map(|message| {
+                    address(message, &inbox);
+                    message
+                });
                 let handling = self.handling(&entry.row);
                 self.mark(&entry.row, messages.iter_mut().chain(sent), handling);
                 log_handled(&entry.row);
@@ -105,6 +111,9 @@ impl InboxWorker {
     ) {
         for message in &mut messages {
             message.causation_id.get_or_insert_with(|| entry.row.message_id.clone());
+            if message.category == Category::Reply {
+                message.answer(&entry.row.message_id, &entry.row.headers);
+            }
             if message.correlation_id.is_none() {
                 let correlation = entry.row.headers.get("correlation-id");
                 message.correlation_id = correlation.map(str::to_owned);

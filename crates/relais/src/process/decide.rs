@@ -10,8 +10,9 @@ use relais_core::{
     delivery::Problem,
     inbox::{InboxRow, source_of},
     process::{
-        Change, Definition, Input, PROCESS_REPLY, PROCESS_UNKNOWN, Process, ProcessRef,
-        ProcessStatus, SOURCE_SYSTEM, TIMER_FIRED, TimerFired, advance, definition::Concern, start,
+        Change, Definition, Input, KeyHold, PROCESS_REPLY, PROCESS_UNKNOWN, Process, ProcessRef,
+        ProcessStatus, SOURCE_SYSTEM, TIMER_FIRED, TimerFired, advance, definition::Concern,
+        handler_step::is_answer, start,
     },
 };
 use uuid::Uuid;
@@ -80,7 +81,13 @@ pub(crate) fn look_up(
     row: &InboxRow,
     at: DecisionAttempt,
 ) -> Result<ProcessLookup, Problem> {
-    if row.event_type.as_deref() == Some(TIMER_FIRED) {
+    let event_type = row.event_type.as_deref().unwrap_or_default();
+    let is_reserved = event_type == TIMER_FIRED || is_answer(event_type);
+    if is_reserved && source_of(&row.source_system) != SOURCE_SYSTEM {
+        let text = format!("`{event_type}` is an event type of relais; a source must not send it");
+        return Err(Problem::new("RESERVED_EVENT_TYPE", &text));
+    }
+    if event_type == TIMER_FIRED {
         return look_up_timer(row);
     }
     let concerns = guarded(|| Ok(registry.concerns(row)))?;
@@ -94,10 +101,6 @@ pub(crate) fn look_up(
 }
 
 fn look_up_timer(row: &InboxRow) -> Result<ProcessLookup, Problem> {
-    if source_of(&row.source_system) != SOURCE_SYSTEM {
-        let text = format!("`{TIMER_FIRED}` is an event type of relais; a source must not send it");
-        return Err(Problem::new("RESERVED_EVENT_TYPE", &text));
-    }
     let payload = row.payload.as_deref().unwrap_or("null");
     let timer: TimerFired = serde_json::from_str(payload).map_err(|error| {
         Problem::new("PAYLOAD_SHAPE", &format!("payload does not fit a timer: {error}"))
@@ -163,10 +166,9 @@ fn may_start(process: &Process, found: &LoadedProcesses) -> Result<bool, Problem
     if found.contains_key(&ProcessRef::Id(process.process_id)) {
         return Ok(false);
     }
-    let other = names(process).into_iter().find_map(|name| found.get(&name));
-    match other {
-        None => Ok(true),
-        Some(other) => Err(key_taken(other)),
+    match names(process).into_iter().find_map(|name| found.get(&name)) {
+        Some(other) if other.key_hold != KeyHold::Released => Err(key_taken(other)),
+        _ => Ok(true),
     }
 }
 

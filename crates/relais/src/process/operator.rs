@@ -13,11 +13,15 @@ use relais_core::{
     inbox::InboxRow,
     inspect::InspectExt,
     process::{
-        Action, ActionRecord, Change, ChangeOutcome, DeadLetterChange, Definition, Input, LogEntry,
-        Process, ProcessFilter, ProcessRef, ProcessStatus, actions, advance,
+        Action, ActionRecord, Change, ChangeOutcome, DeadLetterChange, Definition, Input, KeyHold,
+        LogEntry, Process, ProcessFilter, ProcessRef, ProcessStatus, ReplayDifference,
+        ReplayedProcess, actions, advance,
         advance::{begin, cancel, create},
         definition::ProcessStart,
+        handler_step::address,
+        replay,
     },
+    query::PAGE_MAX,
     store::{StoreDriver, StoreError},
 };
 use uuid::Uuid;
@@ -36,6 +40,8 @@ const TRIES_MAX: usize = 20;
 pub struct Operator {
     store: Arc<dyn StoreDriver>,
     registry: Arc<Registry>,
+    /// The inbox of the program that runs the processes.
+    inbox: String,
 }
 
 /// The reason why an action was not carried out. Nothing has changed, except perhaps after
@@ -66,7 +72,7 @@ impl From<Problem> for ActError {
 impl App {
     /// Returns the operator's actions on the processes of this app.
     pub fn operator(&self) -> Operator {
-        Operator::with(Arc::clone(&self.store), Arc::new(self.processes.clone()))
+        Operator::with(Arc::clone(&self.store), Arc::new(self.processes.clone())).inbox(&self.inbox)
     }
 }
 
@@ -88,7 +94,14 @@ impl Operator {
     }
 
     pub(crate) fn with(store: Arc<dyn StoreDriver>, registry: Arc<Registry>) -> Self {
-        Self { store, registry }
+        Self { store, registry, inbox: String::new() }
+    }
+
+    /// Sets the [inbox](App::inbox) of the program that runs the processes.
+    #[must_use]
+    pub fn inbox(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.inbox);
+        self
     }
 
     /// Creates a process that waits for [`Action::Resume`]: `NEW`, with the highest version of its
@@ -192,6 +205,27 @@ impl Operator {
         self.store.process_log(process_id, before, limit).await
     }
 
+    /// Computes the state of a process from its log, and how the stored state differs from it.
+    pub async fn verify(
+        &self,
+        process: &Process,
+    ) -> Result<(ReplayedProcess, Vec<ReplayDifference>), ActError> {
+        let definition = self.registry.of(process)?;
+        let (mut log, mut before) = (Vec::new(), None);
+        loop {
+            let page = self.store.process_log(process.process_id, before, PAGE_MAX).await?;
+            let Some(last) = page.last() else { break };
+            before = Some(last.seq);
+            log.extend(page);
+        }
+        // Entries of changes since the process was read are not part of it.
+        log.retain(|entry| entry.seq <= process.version);
+        log.reverse();
+        let replayed = replay(definition, &log)?;
+        let differences = replayed.differences(definition, process);
+        Ok((replayed, differences))
+    }
+
     /// Returns the possible actions on a process; only `Cancel` if its definition is not known here.
     pub fn actions(&self, process: &Process) -> Vec<Action> {
         let known = self.registry.of(process).and_then(|known| actions(known, process));
@@ -241,7 +275,8 @@ impl Operator {
                 return Ok(process);
             }
             let others = self.store.load_processes(names(&change.process)).await?;
-            if let Some(other) = others.iter().flatten().next() {
+            let mut holders = others.iter().flatten();
+            if let Some(other) = holders.find(|other| other.key_hold != KeyHold::Released) {
                 return Err(key_taken(other).into());
             }
         }
@@ -265,7 +300,8 @@ impl Operator {
     }
 
     /// Commits a change; returns the process after it, or `None` if the change was stale.
-    async fn apply(&self, change: Change) -> Result<Option<Process>, ActError> {
+    async fn apply(&self, mut change: Change) -> Result<Option<Process>, ActError> {
+        change.messages.iter_mut().for_each(|message| address(message, &self.inbox));
         let process_id = change.process.process_id;
         if self.store.change_process(change).await? == ChangeOutcome::Stale {
             return Ok(None);

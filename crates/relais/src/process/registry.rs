@@ -1,6 +1,6 @@
 //! The definitions of this program, and how an inbox row concerns them. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use relais_core::{
     delivery::Problem,
@@ -67,6 +67,16 @@ impl Registry {
     ) -> Option<String> {
         let lacking = processes.find(|process| self.of(process).is_err())?;
         Some(announced(&lacking.process_type, lacking.definition))
+    }
+
+    /// Returns the handlers in other processes that steps use, each with a command and the process type.
+    pub(crate) fn handler_commands(&self) -> BTreeSet<(&str, &str, &str)> {
+        let definitions = self.types.values().flat_map(BTreeMap::values);
+        let commands = definitions.flat_map(|definition| {
+            let commands = definition.handler_commands().into_iter();
+            commands.map(|(handler, command)| (handler, command, definition.process_type()))
+        });
+        commands.collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use relais_core::{
     delivery::Problem,
     lane::Fence,
-    outbox::{OnDeadLetter, OutboxFate, OutboxSettlement},
+    outbox::{OutboxFate, OutboxSettlement},
     store::{SettleOutcome, Store, StoreError},
 };
 use tokio::task::{JoinError, JoinHandle};
@@ -200,7 +200,7 @@ impl Relay {
             store: Arc::clone(&self.store),
             fence: self.reader.keeper().fence().clone(),
             counters: Arc::clone(&self.counters),
-            park: self.settings.on_dead_letter == OnDeadLetter::Park,
+            park: self.settings.on_dead_letter.parks(),
         };
         let count = rows.len();
         // A task of its own: a statement is never cancelled.

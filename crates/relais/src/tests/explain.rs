@@ -12,7 +12,7 @@ use relais_core::{
     process::{
         Definition, Process, ProcessFilter, ProcessStatus,
         declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
-        definition::Correlate,
+        definition::{CallTarget, Correlate, KeyUse},
     },
     query::Filter,
     retry::RetryPolicy,
@@ -338,7 +338,7 @@ async fn a_discarded_undecodable_row_names_its_operator() {
 /// Two steps; the second may fail.
 fn checkout() -> Definition {
     let call = |command: &str, completed: &str, failed: &[&str]| DeclaredCall {
-        destination: "d".into(),
+        target: CallTarget::Destination("d".into()),
         command: command.into(),
         payload: None,
         completed: vec![completed.into()],
@@ -355,6 +355,7 @@ fn checkout() -> Definition {
         version: 1,
         starts: vec!["Started".into()],
         business_key: Some(Pick::Payload("/of".into())),
+        key_use: KeyUse::Once,
         steps: vec![
             step("payment", call("Pay", "Paid", &["Declined"])),
             step("shipment", call("Ship", "Shipped", &[])),

@@ -10,7 +10,7 @@ use relais_core::{
     process::{
         Definition,
         declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
-        definition::Correlate,
+        definition::{CallTarget, Correlate, KeyUse},
     },
     retry::RetryPolicy,
 };
@@ -32,6 +32,7 @@ pub(super) fn order() -> DeclaredProcess {
         version: 1,
         starts: vec!["OrderPlaced".into()],
         business_key: Some("payload:/orderId".parse().unwrap()),
+        key_use: KeyUse::Once,
         steps: vec![
             DeclaredStep {
                 compensation: Some(call("Refund", "Refunded")),
@@ -53,7 +54,7 @@ pub(super) fn step(name: &str, command: &str, completed: &str) -> DeclaredStep {
 /// Returns a command with the replies `…`, `<command>Failed` and `<command>Busy`; three attempts.
 pub(super) fn call(command: &str, completed: &str) -> DeclaredCall {
     DeclaredCall {
-        destination: "d".into(),
+        target: CallTarget::Destination("d".into()),
         command: command.into(),
         payload: Some(r#"{"order":{{/input/orderId}}}"#.into()),
         completed: vec![completed.into()],

@@ -25,6 +25,7 @@ use super::{inbox::accept, support::Bench};
 use crate::{
     DestinationSettings,
     inbox::{EventAction, InboxWorker, RemoteWork},
+    lanes::LaneKeeper,
     limits::SharedLimits,
     worker::{Worker, run_until_idle},
 };
@@ -96,7 +97,7 @@ impl RemoteHandler for Service {
 fn sends(row: &InboxRow) -> RemoteReply {
     let id = text::stable_uuid(&[&row.message_id]);
     let message = NewMessage::new(id, ("Order", &row.msg_key), "Shipped", "d", "{}".to_owned());
-    RemoteReply::Done { messages: vec![message] }
+    RemoteReply::Done { messages: vec![message], data: None }
 }
 
 fn settings() -> DestinationSettings {
@@ -110,7 +111,25 @@ async fn worker(
     service: &Arc<Service>,
     settings: DestinationSettings,
 ) -> (InboxWorker, SharedLimits) {
-    let keeper = bench.keeper(Scope::Inbox, name);
+    worker_at(bench, bench.keeper(Scope::Inbox, name), service, settings).await
+}
+
+/// A worker of an inbox of its own.
+async fn worker_of(
+    bench: &Bench,
+    scope: Scope,
+    service: &Arc<Service>,
+    settings: DestinationSettings,
+) -> (InboxWorker, SharedLimits) {
+    worker_at(bench, bench.keeper(scope, "w"), service, settings).await
+}
+
+async fn worker_at(
+    bench: &Bench,
+    keeper: LaneKeeper,
+    service: &Arc<Service>,
+    settings: DestinationSettings,
+) -> (InboxWorker, SharedLimits) {
     keeper.beat().await.unwrap();
     let actions = HashMap::from([("T".to_owned(), EventAction::Remote)]);
     let counters = bench.observer.destination("@service");
@@ -344,4 +363,47 @@ async fn a_caller_that_panics_keeps_no_row_in_flight() {
         InboxWorker::new(store, keeper, actions, settings().retry, inbox).remote(remote);
     run_until_idle(&mut worker).await;
     assert_eq!(statuses(&bench), ["1 RETRY 0 HANDLER_PANIC"]);
+}
+
+#[tokio::test]
+async fn a_final_answer_to_a_command_is_a_reply_and_a_missing_one_a_dead_letter() {
+    let bench = Bench::new().await;
+    let command = |id: &str| {
+        let row = relais_core::inbox::NewInbox::new("@shop::relais", id, "T", "{}");
+        row.key(id).header("correlation-id", id).header("relais-handler", "shop")
+    };
+    let ids = ["done", "fail", "retry", "park", "reject", "cut", "invalid"];
+    bench.store.accept(ids.map(command).to_vec(), Vec::new()).await.unwrap();
+    let cut = || RemoteReply::Failed(Delivery::retry("CONNECTION_CUT", "no answer"));
+    let busy = || RemoteReply::Refused(Outcome::retry("BUSY", "later"));
+    let service = Service::new(&[
+        ("done", vec![RemoteReply::Done { messages: Vec::new(), data: Some("[1]".into()) }]),
+        ("fail", vec![RemoteReply::Refused(Outcome::fail("NO", "never"))]),
+        ("retry", vec![busy(), busy()]),
+        ("park", vec![RemoteReply::Refused(Outcome::park("ASK", "an operator decides"))]),
+        ("reject", vec![RemoteReply::Failed(Delivery::reject("HTTP_422", "refused"))]),
+        ("cut", vec![cut(), cut()]),
+        ("invalid", vec![RemoteReply::invalid("no"), RemoteReply::invalid("no")]),
+    ]);
+    let settings = DestinationSettings { retry: settings().retry.attempts_max(2), ..settings() };
+    let (mut worker, _) = worker_of(&bench, Scope::of_inbox("@shop"), &service, settings).await;
+    for _ in 0..2 {
+        run_until_idle(&mut worker).await;
+        bench.make_due();
+    }
+    assert_eq!(
+        bench.texts(
+            "SELECT correlation_id || ' ' || event_type || ' ' || payload FROM relais_outbox
+             WHERE destination = 'inbox' AND causation_id = correlation_id ORDER BY 1"
+        ),
+        [
+            "done relais.HandlerDone [1]",
+            r#"fail relais.HandlerFailed {"code":"NO","message":"never"}"#,
+            r#"reject relais.HandlerFailed {"code":"HTTP_422","message":"refused"}"#,
+            r#"retry relais.HandlerFailed {"code":"BUSY","message":"later"}"#,
+        ]
+    );
+    // The service may have acted: only an operator knows.
+    let letters = bench.texts("SELECT message_id FROM relais_dead_letter ORDER BY 1");
+    assert_eq!(letters, ["cut", "invalid", "park"]);
 }

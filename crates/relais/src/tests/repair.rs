@@ -24,7 +24,7 @@ fn mapping(decoder: Decoder) -> Mapping {
 }
 
 fn declared(decoder: Decoder) -> Vec<DeclaredSource> {
-    vec![DeclaredSource { topics: vec!["hook".into()], mapping: mapping(decoder) }]
+    vec![DeclaredSource { topics: vec!["hook".into()], mapping: mapping(decoder), schemas: None }]
 }
 
 /// Returns JSON behind a schema number.

@@ -7,6 +7,7 @@
 mod forms;
 mod remote;
 mod several;
+mod steps;
 mod trouble;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -42,7 +42,7 @@ impl RemoteHandler for Billing {
         let id = text::stable_uuid(&["invoice", &row.message_id]);
         let order = ("Order", row.msg_key.as_str());
         let message = NewMessage::new(id, order, "Invoiced", "mail", row.payload.clone().unwrap());
-        RemoteReply::Done { messages: vec![message] }
+        RemoteReply::Done { messages: vec![message], data: None }
     }
 }
 

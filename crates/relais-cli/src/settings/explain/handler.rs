@@ -24,13 +24,17 @@ pub(super) fn handler(handler: &HandlerConfig) -> Vec<String> {
     let dead = match handler.on_dead_letter {
         OnDeadLetter::Park => "a dead letter parks its key",
         OnDeadLetter::Skip => "later messages continue past a dead letter",
+        OnDeadLetter::Retry => "no dead letters: a failing message is sent again",
     };
     let sends = match handler.destinations.as_slice() {
         [] => "its answers send no messages".to_owned(),
         names => format!("its answers may send messages to `{}`", names.join("`, `")),
     };
     vec![
-        format!("`{}`", handler.on.join("`, `")),
+        match handler.on.as_slice() {
+            [] => "only steps of processes".to_owned(),
+            names => format!("`{}`", names.join("`, `")),
+        },
         call,
         sends,
         format!("{}; {dead}", retry(&handler.retry)),

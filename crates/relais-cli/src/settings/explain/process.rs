@@ -2,7 +2,7 @@
 
 use relais_core::process::{
     declared::{DeclaredCall, DeclaredProcess, DeclaredStep},
-    definition::Correlate,
+    definition::{CallTarget, Correlate, KeyUse},
 };
 
 use super::retry;
@@ -11,7 +11,10 @@ use crate::settings::quantity::show_duration;
 pub(super) fn process(process: &DeclaredProcess) -> Vec<String> {
     let business_key = match &process.business_key {
         None => "without a business key: each event starts one".to_owned(),
-        Some(pick) => format!("business key {}: one process for each", pick),
+        Some(pick) => match process.key_use {
+            KeyUse::Once => format!("business key {pick}: one process for each"),
+            KeyUse::WhileOpen => format!("business key {pick}: one open process for each"),
+        },
     };
     let mut lines = vec![format!("started by {}; {business_key}", any_of(&process.starts))];
     for (index, step) in process.steps.iter().enumerate() {
@@ -28,10 +31,23 @@ pub(super) fn process(process: &DeclaredProcess) -> Vec<String> {
 
 fn sends(call: &DeclaredCall) -> String {
     let payload = if call.payload.is_some() { ", payload by template" } else { "" };
-    format!("`{}` to `{}`{payload}", call.command, call.destination)
+    match &call.target {
+        CallTarget::Destination(name) => format!("`{}` to `{name}`{payload}", call.command),
+        CallTarget::Handler(name) => {
+            format!("`{}` to handler `{name}`{payload}", call.command)
+        }
+    }
 }
 
 fn details(call: &DeclaredCall) -> [String; 2] {
+    let timeout = match call.timeout {
+        None => "no time-out: waits indefinitely for a reply".to_owned(),
+        Some(limit) => format!("time-out {}", show_duration(limit)),
+    };
+    let attempts = format!("   {timeout}; {}", retry(&call.retry));
+    if let CallTarget::Handler(_) = &call.target {
+        return ["   the answer of the handler is the reply".to_owned(), attempts];
+    }
     let mut replies = format!("completed by {}", any_of(&call.completed));
     for (types, what) in
         [(&call.failed, "fails permanently on"), (&call.retryable, "fails this attempt on")]
@@ -44,11 +60,7 @@ fn details(call: &DeclaredCall) -> [String; 2] {
         Correlate::ProcessId(pick) => format!("process id in {}", pick),
         Correlate::BusinessKey(pick) => format!("business key in {}", pick),
     };
-    let timeout = match call.timeout {
-        None => "no time-out: waits indefinitely for a reply".to_owned(),
-        Some(limit) => format!("time-out {}", show_duration(limit)),
-    };
-    [format!("   {replies}; {found}"), format!("   {timeout}; {}", retry(&call.retry))]
+    [format!("   {replies}; {found}"), attempts]
 }
 
 fn when_it_fails(steps: &[DeclaredStep]) -> String {

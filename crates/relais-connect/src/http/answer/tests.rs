@@ -20,7 +20,7 @@ fn read(answer: &str) -> Result<RemoteReply, String> {
 
 fn messages(answer: &str) -> Vec<NewMessage> {
     match read(answer) {
-        Ok(RemoteReply::Done { messages }) => messages,
+        Ok(RemoteReply::Done { messages, .. }) => messages,
         other => panic!("{other:?}"),
     }
 }
@@ -58,7 +58,14 @@ fn a_message_can_say_everything_about_itself() {
 
 #[test]
 fn every_outcome_has_its_word() {
-    assert_eq!(read(r#"{"outcome":"done"}"#), Ok(RemoteReply::Done { messages: Vec::new() }));
+    let done = |data: Option<&str>| {
+        Ok(RemoteReply::Done { messages: Vec::new(), data: data.map(str::to_owned) })
+    };
+    assert_eq!(read(r#"{"outcome":"done"}"#), done(None));
+    let data = r#"{"outcome":"done","data":{"cents": 12345678901234567890}}"#;
+    assert_eq!(read(data), done(Some(r#"{"cents": 12345678901234567890}"#)));
+    let refused = read(r#"{"outcome":"fail","data":{}}"#);
+    assert_eq!(refused, Err("has `data`, but its outcome is not `done`".to_owned()));
     let cases = [
         (r#"{"outcome":"retry"}"#, Outcome::retry("HANDLER_RETRY", "the service gave no reason")),
         (

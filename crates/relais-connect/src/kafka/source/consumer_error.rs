@@ -28,6 +28,8 @@ pub(super) struct ConsumerError {
 pub(super) enum ConsumerErrorKind {
     /// No broker answers; cleared by the next record.
     Unavailable,
+    /// A partition waits for a schema; cleared when none does.
+    Schema,
     Persistent,
 }
 
@@ -37,8 +39,8 @@ impl ErrorReports {
         let lasting = self
             .pending
             .as_ref()
-            .is_some_and(|pending| pending.kind == ConsumerErrorKind::Persistent);
-        if error.kind == ConsumerErrorKind::Persistent || !lasting {
+            .is_some_and(|pending| pending.kind != ConsumerErrorKind::Unavailable);
+        if error.kind != ConsumerErrorKind::Unavailable || !lasting {
             self.pending = Some(error);
         }
     }
@@ -46,6 +48,11 @@ impl ErrorReports {
     /// Clears "no broker reachable": a record has arrived.
     pub(super) fn note_record(&mut self) {
         self.pending.take_if(|pending| pending.kind == ConsumerErrorKind::Unavailable);
+    }
+
+    /// Clears the wait for a schema: none is missing any more.
+    pub(super) fn note_schemas(&mut self) {
+        self.pending.take_if(|pending| pending.kind == ConsumerErrorKind::Schema);
     }
 
     /// Returns the error to report now.

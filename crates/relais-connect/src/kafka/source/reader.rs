@@ -7,6 +7,7 @@
 mod leave;
 mod message;
 mod pause;
+mod take;
 
 use std::{
     collections::HashMap,
@@ -18,20 +19,20 @@ use std::{
 };
 
 use rdkafka::{
-    Message, Offset,
+    Offset,
     consumer::{BaseConsumer, CommitMode, Consumer},
     error::{KafkaError, RDKafkaErrorCode as Code},
-    message::BorrowedMessage,
 };
 use relais_core::{inbox::SourcePosition, source::SourceBatch};
-use tokio::sync::mpsc;
+use tokio::{runtime::Handle, sync::mpsc};
 
 pub(super) use self::message::{ReaderCommand, ReaderReply};
+use self::take::RecordSchemas;
 use super::{
     batch::RecordBatch,
     consumer_error::{self, ConsumerError, ConsumerErrorKind, ErrorReports},
     membership::{ConsumerFactory, Membership, MembershipState},
-    record,
+    schema::SchemaResolver,
     settlement::Settlements,
     start_offset::{ANSWER_MAX, SeekError, StartOffsets},
 };
@@ -59,6 +60,8 @@ pub(super) struct KafkaReader {
     member: Option<GroupMember>,
     settlements: Arc<Settlements>,
     errors: ErrorReports,
+    /// Present if values are decoded by schemas of a registry.
+    schemas: Option<SchemaResolver>,
 }
 
 /// One membership in the group; after a fatal error another one is created.
@@ -75,12 +78,18 @@ struct GroupMember {
 impl KafkaReader {
     pub(super) fn new(
         factory: ConsumerFactory,
-        closing: Arc<AtomicBool>,
-        pausing: Arc<AtomicBool>,
+        (closing, pausing): (Arc<AtomicBool>, Arc<AtomicBool>),
         commands: mpsc::Receiver<ReaderCommand>,
+        runtime: Option<Handle>,
     ) -> Self {
         let (settlements, errors) = (Arc::new(Settlements::new(commands)), ErrorReports::default());
-        Self { factory, closing, pausing, member: None, settlements, errors }
+        let settings = &factory.settings;
+        let registry =
+            settings.registry.clone().filter(|_| settings.mapping.decoder.needs_schema());
+        let schemas = registry.zip(runtime).map(|(registry, runtime)| {
+            SchemaResolver::new(registry, settings.unknown_schema_wait, runtime)
+        });
+        Self { factory, closing, pausing, member: None, settlements, errors, schemas }
     }
 
     /// Executes commands until the channel closes.
@@ -175,7 +184,7 @@ impl KafkaReader {
                 true if is_ahead || member.needs_seek() => POLL_MIN,
                 true => POLL_MAX,
             };
-            match member.poll(&self.factory, &mut batch, wait) {
+            match self.poll(&mut member, &mut batch, wait) {
                 PollOutcome::Record => self.errors.note_record(),
                 PollOutcome::Other => {}
                 PollOutcome::Nothing if batch.is_empty() => {
@@ -283,6 +292,7 @@ impl GroupMember {
     fn poll(
         &mut self,
         factory: &ConsumerFactory,
+        schemas: Option<RecordSchemas<'_>>,
         batch: &mut RecordBatch,
         wait: Duration,
     ) -> PollOutcome {
@@ -290,37 +300,13 @@ impl GroupMember {
         let polled = match self.consumer.poll(wait) {
             None => PollOutcome::Nothing,
             Some(Err(error)) => self.judge(&error, factory),
-            Some(Ok(record)) => {
-                self.take(&record, factory, batch);
-                PollOutcome::Record
-            }
+            Some(Ok(record)) => self.take(&record, factory, schemas, batch),
         };
         let mut state = self.consumer.context().state();
         if state.changes != changes {
             batch.retain(|span| state.find_span(span).is_some());
         }
         polled
-    }
-
-    /// Adds a record to the batch if its partition takes it.
-    fn take(
-        &self,
-        record: &BorrowedMessage<'_>,
-        factory: &ConsumerFactory,
-        batch: &mut RecordBatch,
-    ) {
-        let mut state = self.consumer.context().state();
-        state.unavailable = false;
-        let Some(owned) = state.find(record.topic(), record.partition()) else { return };
-        let offset = record.offset();
-        if !owned.wants(offset, Instant::now()) {
-            return;
-        }
-        let cluster = self.cluster.as_deref().unwrap_or_default();
-        let message = factory.settings.mapping.read(record::incoming(cluster, record));
-        let message = message.expect("a record always has a position as its id");
-        batch.push(owned, offset, message, record::size(record));
-        owned.next = offset.saturating_add(1);
     }
 
     fn judge(&self, error: &KafkaError, factory: &ConsumerFactory) -> PollOutcome {

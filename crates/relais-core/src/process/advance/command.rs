@@ -7,8 +7,12 @@ use uuid::Uuid;
 
 use super::{progress::Way, work::ChangeCause};
 use crate::{
-    message::{Category, NewMessage},
-    process::{Process, definition::Call},
+    message::{Category, HEADER_HANDLER, NewMessage},
+    process::{
+        Process,
+        definition::{Call, CallTarget},
+        handler_step,
+    },
     text,
 };
 
@@ -17,7 +21,7 @@ use crate::{
 const ATTEMPTS_KNOWN_MAX: usize = 100;
 
 /// Names what the receiver must do once only, whichever attempt it is.
-pub(super) const HEADER_IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub(crate) const HEADER_IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The id of one attempt's command, and of the timer that watches it.
 pub(super) fn command_id(process_id: Uuid, step: &str, way: Way, attempt: u32) -> Uuid {
@@ -58,12 +62,19 @@ pub(super) fn command(
         Way::Undo => "/undo",
     };
     headers.set(HEADER_IDEMPOTENCY_KEY, &format!("{process_id}/{step}{undo}"));
+    let destination = match &call.target {
+        CallTarget::Destination(name) => name,
+        CallTarget::Handler(name) => {
+            headers.set(HEADER_HANDLER, name);
+            handler_step::DESTINATION
+        }
+    };
     NewMessage {
         category: Category::Command,
         headers,
         causation_id: cause.message_id.map(str::to_owned),
         correlation_id: Some(process_id.clone()),
-        ..NewMessage::new(command_id, aggregate, &call.command, &call.destination, payload)
+        ..NewMessage::new(command_id, aggregate, &call.command, destination, payload)
     }
 }
 

@@ -95,6 +95,7 @@ impl<'a> Work<'a> {
             process_type: definition.process_type().to_owned(),
             definition: definition.version(),
             business_key,
+            key_hold: definition.0.key_use.hold(),
             status: progress.status(),
             current_step: None,
             data: begun.data,
@@ -252,6 +253,7 @@ impl<'a> Work<'a> {
 pub(super) fn change(mut process: Process, progress: &Progress, log: Vec<Entry>) -> Change {
     let from = process.version;
     process.status = progress.status();
+    process.key_hold = process.key_hold.after(process.status);
     process.current_step = progress.current_step().map(str::to_owned);
     process.retries = progress.failed();
     process.progress = progress.to_json();
@@ -277,7 +279,7 @@ pub(super) fn closed(closure: Closure, actor: &str, reason: &str) -> DeadLetterC
 }
 
 /// JSON for the log; what serde cannot hold as it is (a number of too many digits) is kept as text.
-pub(super) fn value(json: &str) -> serde_json::Value {
+pub(in crate::process) fn value(json: &str) -> serde_json::Value {
     let held = Some(json).filter(|json| keeps_numbers(json));
     held.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_else(|| json.into())
 }

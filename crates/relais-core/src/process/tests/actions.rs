@@ -236,6 +236,7 @@ fn cancel_closes_the_dead_letter_of_the_process() {
 fn cancel_is_possible_even_if_the_state_is_invalid() {
     let mut world = World::start();
     world.process.progress = "{}".to_owned();
+    world.changed_by_hand = true;
     assert_eq!(world.try_act(Action::Pause).unwrap_err().code, PROCESS_STATE);
     let change = cancel(&world.process, "ann", "lost").unwrap();
     assert_eq!(change.process.status, ProcessStatus::Failed);

@@ -34,7 +34,7 @@ fn what_is_missing_or_empty_is_named() {
         ["starts on no event type, so there would never be one"]
     );
     assert_eq!(
-        errors(|d| d.steps[1].call.destination.clear()),
+        errors(|d| d.steps[1].call.target = CallTarget::Destination(String::new())),
         ["step `pack`: destination is empty"]
     );
     assert_eq!(

@@ -53,7 +53,7 @@ stateDiagram-v2
 fn names_cannot_break_a_diagram() {
     let mut declared = declared();
     declared.starts = vec!["a: b --> c;".to_owned()];
-    declared.steps[0].call.destination = "HTTP:SFDC".to_owned();
+    declared.steps[0].call.target = CallTarget::Destination("HTTP:SFDC".to_owned());
     let diagram = declared.build().unwrap().diagram();
     assert!(diagram.contains("[*] --> step1 : a#58; b --#62; c#59;\n"));
     assert!(diagram.contains("sends pay to HTTP#58;SFDC\n"));

@@ -120,7 +120,7 @@ impl<'a> SortedChanges<'a> {
 
     async fn begin(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
         let begun = &self.begun;
-        let values: [Value<'_>; 10] = [
+        let values: [Value<'_>; 11] = [
             &column(begun, |change| change.process.process_id),
             &column(begun, |change| &change.process.process_type),
             &column(begun, |change| change.process.definition),
@@ -131,13 +131,14 @@ impl<'a> SortedChanges<'a> {
             &column(begun, |change| row::attempts(change.process.retries)),
             &column(begun, |change| &change.process.progress),
             &column(begun, |change| version(change)),
+            &column(begun, |change| change.process.key_hold.as_str()),
         ];
         run(transaction, sql!("insert_processes"), begun.len(), &values).await
     }
 
     async fn move_on(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
         let moved = &self.moved;
-        let values: [Value<'_>; 8] = [
+        let values: [Value<'_>; 9] = [
             &column(moved, |change| change.process.process_id),
             &column(moved, |change| change.from),
             &column(moved, |change| change.process.status.as_str()),
@@ -146,6 +147,7 @@ impl<'a> SortedChanges<'a> {
             &column(moved, |change| row::attempts(change.process.retries)),
             &column(moved, |change| &change.process.progress),
             &column(moved, |change| version(change)),
+            &column(moved, |change| change.process.key_hold.as_str()),
         ];
         run(transaction, sql!("update_processes"), moved.len(), &values).await
     }

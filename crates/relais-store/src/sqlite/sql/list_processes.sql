@@ -1,12 +1,12 @@
 -- Differs from postgres: times are text that sorts; processes of one business key, of one type, and
 -- those that are not SUCCEEDED, are found by their indexes in parts of their own, because SQLite uses those
 -- only where the statement itself names them.
-SELECT p.process_id, p.process_type, p.definition, p.business_key, p.status, p.current_step, p.data,
-       p.retries, p.progress, p.version, p.created_at, p.updated_at
+SELECT p.process_id, p.process_type, p.definition, coalesce(p.business_key, p.released_key) AS business_key,
+       p.status, p.current_step, p.data, p.retries, p.progress, p.version, p.created_at, p.updated_at, p.key_hold
 FROM relais_process AS p
 WHERE p.process_id IN (
     SELECT k.process_id FROM relais_process AS k
-    WHERE k.business_key = ?3
+    WHERE (k.business_key = ?3 OR k.released_key = ?3)
       AND (?2 IS NULL OR k.process_type = ?2)
       AND (?1 IS NULL OR k.status = ?1)
       AND (?4 IS NULL OR k.created_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', -?4 || ' seconds'))
