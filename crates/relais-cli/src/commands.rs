@@ -106,6 +106,14 @@ impl CommandContext {
 
     /// Connects to an existing store.
     pub(crate) async fn store(&self) -> Result<(Settings, Arc<dyn StoreDriver>), CommandError> {
+        let (settings, database) = self.database().await?;
+        // Decisions about copies of adopted rows are written back too.
+        database.adopt(&settings).await?;
+        Ok((settings, database.store()))
+    }
+
+    /// Connects to an existing database.
+    pub(crate) async fn database(&self) -> Result<(Settings, Database), CommandError> {
         let (settings, _) = self.settings()?;
         if let StoreUrl::Sqlite(path) = &settings.store.url
             && !path.exists()
@@ -118,8 +126,6 @@ impl CommandContext {
         let connected = Database::connect(&settings).await;
         let database =
             connected.map_err(|error| CommandError::failed(unreachable(&settings, &error)))?;
-        // Decisions about copies of adopted rows are written back too.
-        database.adopt(&settings).await?;
-        Ok((settings, database.store()))
+        Ok((settings, database))
     }
 }

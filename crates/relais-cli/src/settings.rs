@@ -50,7 +50,7 @@ mod tests;
 
 use std::{path::Path, time::Duration};
 
-use relais::postgres::Adoption;
+use relais::adopt::Adoption;
 use relais_admin::AdminToken;
 use relais_core::{query::Retention, retry::RetryPolicy};
 use toml::de::DeTable;
@@ -235,7 +235,7 @@ fn settings(
         processes: process::processes(root.children("process", "type")),
         handlers: handler::handlers(root.children("handler", "name")),
         destinations,
-        adoptions: adopt::adoptions(root.children("adopt", "table")),
+        adoptions: adopt::adoptions(root.children("adopt", "table"), &inbox.name),
         external,
         inbox_name: inbox.name,
         inbox_retry: inbox.retry,

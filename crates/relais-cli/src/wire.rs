@@ -281,8 +281,7 @@ pub(crate) fn validate(settings: &Settings) -> Vec<WireError> {
         _ => brokers::source(source).err(),
     });
     let handlers = settings.handlers.iter().filter_map(|config| handler::make(config).err());
-    let refused = adopt::refused(settings);
-    destinations.into_iter().chain(sources).chain(handlers).chain(refused).collect()
+    destinations.into_iter().chain(sources).chain(handlers).collect()
 }
 
 fn guards(destination: &DestinationConfig) -> DestinationSettings {

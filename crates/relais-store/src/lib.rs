@@ -6,6 +6,8 @@
 #![warn(missing_docs)]
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub mod adopt;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod hydrate;
 mod migration;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

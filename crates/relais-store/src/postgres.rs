@@ -75,14 +75,10 @@ use uuid::Uuid;
 #[cfg(feature = "sqlx-postgres")]
 pub use self::sqlx_handler::{sqlx_handler, sqlx_handler_with};
 use self::{
-    accept::DuplicateHint, adopt::AdoptedTables, check::Durability, cleanup::Places,
+    accept::DuplicateHint, adopt::PostgresAdoptions, check::Durability, cleanup::Places,
     connect::StoreConnections, low_water_mark::Marks, pools::Pools, session::Sessions,
 };
 pub use self::{
-    adopt::{
-        ADOPT_COLUMNS, ADOPT_STATES, AdoptDestination, AdoptPreset, Adoption, AdoptionReport,
-        InstallationOutcome, InstalledAdoption,
-    },
     connect::{PostgresOptions, addresses, check_url},
     enqueue::ENQUEUE_SQL,
     handler::{HandlerFn, StateHandlerFn, handler, handler_with},
@@ -111,7 +107,7 @@ struct StoreState {
     warnings: Vec<String>,
     duplicates: DuplicateHint,
     places: Places,
-    adopted: AdoptedTables,
+    adopted: PostgresAdoptions,
 }
 
 impl PostgresStore {
@@ -202,7 +198,7 @@ impl Store for PostgresStore {
             .run(self.scripts, |client, shared, scripts| {
                 Box::pin(async {
                     check::check(client, shared.durability, scripts).await?;
-                    shared.adopted.check(client).await
+                    adopt::check(&shared.adopted, client).await
                 })
             })
             .await
@@ -273,8 +269,8 @@ impl Store for PostgresStore {
         rows: Vec<InboxSettlement>,
     ) -> StoreResult<SettleOutcome> {
         self.engine()
-            .run((fence, rows), |client, _, (fence, rows)| {
-                Box::pin(inbox::settle(client, fence, rows))
+            .run((fence, rows), |client, shared, (fence, rows)| {
+                Box::pin(inbox::settle(client, &shared.adopted, fence, rows))
             })
             .await
     }

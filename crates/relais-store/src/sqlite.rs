@@ -7,6 +7,7 @@
 //! [`writer`] and [`reader`] run the work, [`row`] reads what comes back, and the rest is one file a
 //! topic, named like the part of the seam it serves.
 
+mod adopt;
 mod attempt;
 mod bulk;
 mod check;
@@ -63,20 +64,21 @@ use uuid::Uuid;
 
 #[cfg(feature = "sqlx-sqlite")]
 pub use self::sqlx_handler::{sqlx_handler, sqlx_handler_with};
-pub use self::{
-    connect::SqliteOptions,
-    handler::{handler, handler_with},
-    hydrate::SqlHydrator,
-    migrate::{SCRIPTS, schema_sql},
-    transaction::ENQUEUE_SQL,
-};
 use self::{
+    adopt::SqliteAdoptions,
     low_water_mark::Marks,
     outbox_fetch::{FetchProgress, FetchedPart},
     outbox_position::OutboxPositions,
     reader::Readers,
     waiting::SweepPlace,
     writer::Writer,
+};
+pub use self::{
+    connect::SqliteOptions,
+    handler::{handler, handler_with},
+    hydrate::SqlHydrator,
+    migrate::{SCRIPTS, schema_sql},
+    transaction::ENQUEUE_SQL,
 };
 use crate::Script;
 #[cfg(feature = "sqlx-sqlite")]
@@ -102,6 +104,7 @@ struct Inner {
     marks: Arc<Marks>,
     positions: Arc<OutboxPositions>,
     sweep: Arc<SweepPlace>,
+    adopted: Arc<SqliteAdoptions>,
 }
 
 impl SqliteStore {
@@ -133,9 +136,19 @@ impl SqliteStore {
         let readers = Readers::new(&path, &options, options.readers);
         let visitors = Readers::new(&path, &options, options.readers);
         let watcher = Readers::new(&path, &options, 1);
-        let (marks, positions, sweep) = Default::default();
-        let inner =
-            Inner { path, options, writer, readers, visitors, watcher, marks, positions, sweep };
+        let (marks, positions, sweep, adopted) = Default::default();
+        let inner = Inner {
+            path,
+            options,
+            writer,
+            readers,
+            visitors,
+            watcher,
+            marks,
+            positions,
+            sweep,
+            adopted,
+        };
         Ok(Self { inner: Arc::new(inner), scripts: SCRIPTS })
     }
 
@@ -218,7 +231,8 @@ impl Store for SqliteStore {
 
     async fn check(&self) -> StoreResult<()> {
         let path = self.path().to_owned();
-        check::check(self.writer(), path, self.inner.options, self.scripts).await
+        check::check(self.writer(), path, self.inner.options, self.scripts).await?;
+        self.check_adopted().await
     }
 
     async fn changes(&self) -> StoreResult<Changes> {
@@ -264,7 +278,8 @@ impl Store for SqliteStore {
         fence: Fence,
         rows: Vec<InboxSettlement>,
     ) -> StoreResult<SettleOutcome> {
-        self.writer().run(move |tx| inbox::settle(tx, &fence, &rows)).await
+        let adopted = Arc::clone(&self.inner.adopted);
+        self.writer().run(move |tx| inbox::settle(tx, &adopted, &fence, &rows)).await
     }
 
     async fn enqueue(&self, messages: Vec<NewMessage>) -> StoreResult<Vec<i64>> {
@@ -280,7 +295,8 @@ impl Store for SqliteStore {
         fence: Fence,
         rows: Vec<OutboxSettlement>,
     ) -> StoreResult<SettleOutcome> {
-        self.writer().run(move |tx| outbox::settle(tx, &fence, &rows)).await
+        let adopted = Arc::clone(&self.inner.adopted);
+        self.writer().run(move |tx| outbox::settle(tx, &adopted, &fence, &rows)).await
     }
 
     async fn mark_rows(&self, mark: RowMark) -> StoreResult<SettleOutcome> {
@@ -319,7 +335,12 @@ impl Store for SqliteStore {
         fence: JobFence,
         rows: Vec<(i64, OutboxFate)>,
     ) -> StoreResult<SettleOutcome> {
-        self.writer().run(move |tx| bulk::settle(tx, &fence, &rows)).await
+        let adopted = Arc::clone(&self.inner.adopted);
+        self.writer().run(move |tx| bulk::settle(tx, &adopted, &fence, &rows)).await
+    }
+
+    async fn follow_adopted(&self) -> StoreResult<u64> {
+        adopt::follow(self).await
     }
 
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>> {

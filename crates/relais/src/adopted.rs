@@ -1,4 +1,4 @@
-//! Adopted outbox tables: the worker that handles changes of applications, and the check of copied payloads.
+//! Adopted tables: the worker that handles changes of applications, and the check of copied payloads.
 
 use std::{
     collections::HashSet,

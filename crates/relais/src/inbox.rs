@@ -8,6 +8,7 @@
 //! - `calls`: runs handlers
 //! - `settle`: settles rows in batches
 //! - `processes`: rows that concern processes
+//! - `routes`: rows that routes turn into messages, and payloads that are no JSON
 //! - `remote`: rows of handlers in other processes
 //! - `sessions`: handlers that lost their database session
 //! - `unknown`: rows of event types that this worker does not know
@@ -16,6 +17,7 @@ mod admit;
 mod calls;
 mod processes;
 mod remote;
+mod routes;
 mod sessions;
 mod settle;
 mod unknown;
@@ -29,9 +31,8 @@ use std::{
 
 use async_trait::async_trait;
 use relais_core::{
-    delivery::Problem,
-    handler::{HandleOutcome, Handler, Outcome},
-    inbox::{InboxFate, InboxRow, InboxSettlement, SUBSCRIBER_SEPARATOR, source_of},
+    handler::{HandleOutcome, Handler},
+    inbox::{InboxRow, InboxSettlement, SUBSCRIBER_SEPARATOR, source_of},
     process::{SOURCE_SYSTEM, TIMER_FIRED},
     quarantine::Treatment,
     retry::RetryPolicy,
@@ -43,7 +44,8 @@ use relais_store::Transaction;
 use tokio::task::JoinSet;
 
 use self::{
-    calls::HandlerEnd, sessions::LostSessions, unknown::UnknownTypes, write_size::WriteSize,
+    calls::HandlerEnd, routes::PayloadChecks, sessions::LostSessions, unknown::UnknownTypes,
+    write_size::WriteSize,
 };
 pub(crate) use self::{processes::ProcessWork, remote::RemoteWork};
 use crate::{
@@ -110,6 +112,7 @@ pub(crate) struct InboxWorker {
     size: WriteSize,
     processes: ProcessWork,
     remote: Option<RemoteWork>,
+    payload_checks: PayloadChecks,
     unknown: UnknownTypes,
     handler_timeout: Duration,
     handlers_max: usize,
@@ -143,6 +146,7 @@ impl InboxWorker {
             size: WriteSize::default(),
             processes: ProcessWork::default(),
             remote: None,
+            payload_checks: PayloadChecks::Stored,
             unknown: UnknownTypes::default(),
             handler_timeout: Duration::MAX,
             handlers_max: HandlerSettings::default().concurrency,
@@ -270,6 +274,7 @@ impl InboxWorker {
     async fn begin(&mut self, entry: &RowInFlight<InboxRow>) -> Result<(), StoreError> {
         let event_type = entry.row.event_type.as_deref().unwrap_or_default();
         match self.actions.get(event_type).cloned() {
+            _ if self.is_no_json(&entry.row) => self.refuse_payload(entry),
             Some(EventAction::Handler(handler)) => {
                 self.settle_before(entry).await?;
                 self.start(handler, entry.clone());
@@ -305,21 +310,6 @@ impl InboxWorker {
             self.give_back(entry);
         }
         settled.map(drop)
-    }
-
-    fn route(&mut self, entry: &RowInFlight<InboxRow>, routes: &[Route]) {
-        let messages: Result<Vec<_>, Problem> =
-            routes.iter().map(|route| route.apply(&entry.row)).collect();
-        match messages {
-            Ok(messages) => {
-                let messages: Vec<_> = messages.into_iter().flatten().collect();
-                crate::fail_point!("inbox.after_route");
-                let copies = self.copies_of(&entry.row);
-                self.push(entry, InboxFate::Processed { messages, changes: Vec::new(), copies });
-                self.reader.queues.complete(std::slice::from_ref(entry), &HashSet::new());
-            }
-            Err(problem) => self.finish(entry, Outcome::Fail { problem }),
-        }
     }
 }
 

@@ -160,6 +160,8 @@ pub use relais_connect::rabbitmq;
 pub use relais_connect::salesforce;
 #[cfg(feature = "amqp")]
 pub use relais_connect::servicebus;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use relais_store::adopt;
 #[cfg(feature = "postgres")]
 pub use relais_store::postgres;
 #[cfg(feature = "sqlite")]

@@ -5,7 +5,7 @@ use std::{
     io::{self, IsTerminal},
 };
 
-use relais::postgres::{Adoption, AdoptionReport, InstalledAdoption, PostgresStore};
+use relais::adopt::{AdoptionReport, InstalledAdoption};
 use serde_json::json;
 
 use super::{CommandContext, dead_letter::ask};
@@ -18,20 +18,11 @@ use crate::{
 };
 
 pub(crate) async fn adopt(context: &CommandContext, command: AdoptCommand) -> Done {
-    let (settings, _) = context.settings()?;
-    let connected = Database::connect(&settings).await;
-    let database =
-        connected.map_err(|error| CommandError::failed(super::unreachable(&settings, &error)))?;
-    let Database::Postgres(store) = &database else {
-        return Err(CommandError::failed(
-            "cannot adopt tables of SQLite; use a postgres:// `store.url`",
-        ));
-    };
+    let (settings, database) = context.database().await?;
     if let AdoptCommand::Remove(args) = command {
-        return remove(context, store, args).await;
+        return remove(context, &database, args).await;
     }
-    let adoptions = settings.adopted();
-    if adoptions.is_empty() {
+    if settings.adoptions.is_empty() {
         let file = &settings_name(context);
         return Err(CommandError::Usage(format!(
             "cannot find a table to adopt: {file} has no [[adopt]]"
@@ -39,38 +30,29 @@ pub(crate) async fn adopt(context: &CommandContext, command: AdoptCommand) -> Do
     }
     match command {
         AdoptCommand::Print => {
-            let sql = store.adoption_sql(adoptions).await?;
+            let sql = database.adoption_sql(&settings).await?;
+            let name = match &database {
+                Database::Postgres(_) => "postgres",
+                Database::Sqlite(_) => "sqlite",
+            };
             match context.output.json {
-                true => context.output.print_json(&json!({ "database": "postgres", "sql": sql })),
+                true => context.output.print_json(&json!({ "database": name, "sql": sql })),
                 false => context.output.print(&sql),
             }
         }
         AdoptCommand::Install => {
-            let installed = waiting("installing", store.install_adoptions(adoptions)).await?;
+            let installed = waiting("installing", database.install_adopted(&settings)).await?;
             match context.output.json {
                 true => context.output.print_json(&json!({ "installed": installed })),
                 false => context.output.print(&installed_text(&installed)),
             }
         }
-        AdoptCommand::Check | AdoptCommand::Remove(_) => check(context, store, adoptions).await,
+        AdoptCommand::Check | AdoptCommand::Remove(_) => check(context, &settings, &database).await,
     }
 }
 
 fn settings_name(context: &CommandContext) -> String {
     context.config.display().to_string()
-}
-
-/// Installs the triggers of the configuration; for `relais migrate`.
-pub(super) async fn install(
-    settings: &Settings,
-    database: &Database,
-) -> Result<Vec<InstalledAdoption>, relais_core::store::StoreError> {
-    match database {
-        Database::Postgres(store) if !settings.adoptions.is_empty() => {
-            store.install_adoptions(settings.adopted()).await
-        }
-        _ => Ok(Vec::new()),
-    }
 }
 
 /// Returns one line for each table.
@@ -88,8 +70,8 @@ pub(super) fn installed_text(installed: &[InstalledAdoption]) -> String {
     out
 }
 
-async fn check(context: &CommandContext, store: &PostgresStore, adoptions: Vec<Adoption>) -> Done {
-    let reports = store.check_adoptions(adoptions).await?;
+async fn check(context: &CommandContext, settings: &Settings, database: &Database) -> Done {
+    let reports = database.adoption_reports(settings).await?;
     let ok = reports.iter().all(|report| report.problems.is_empty());
     if context.output.json {
         context.output.print_json(&json!({ "ok": ok, "tables": reports }))?;
@@ -111,7 +93,7 @@ fn report_text(reports: &[AdoptionReport]) -> String {
     out
 }
 
-async fn remove(context: &CommandContext, store: &PostgresStore, args: RemoveAdoption) -> Done {
+async fn remove(context: &CommandContext, database: &Database, args: RemoveAdoption) -> Done {
     let RemoveAdoption { table, yes } = args;
     if !yes {
         if !io::stdin().is_terminal() {
@@ -121,7 +103,7 @@ async fn remove(context: &CommandContext, store: &PostgresStore, args: RemoveAdo
         }
         ask(&format!("Remove the triggers of {table}? New rows are no longer delivered."))?;
     }
-    let removed = store.remove_adoption(table.clone()).await?;
+    let removed = database.remove_adoption(table.clone()).await?;
     match (context.output.json, removed) {
         (true, removed) => context.output.print_json(&json!({ "removed": removed })),
         (false, Some(name)) => context.output.print(&format!("removed the triggers of {name}")),

@@ -37,7 +37,7 @@ pub(crate) async fn migrate(context: &CommandContext, args: &MigrateArgs) -> Don
     let database =
         connected.map_err(|error| CommandError::failed(super::unreachable(&settings, &error)))?;
     let migrated = waiting("migrating the tables", database.store().migrate()).await?;
-    let adopted = adopt::install(&settings, &database).await?;
+    let adopted = database.install_adopted(&settings).await?;
     if context.output.json {
         let mut report = serde_json::to_value(&migrated).map_err(CommandError::failed)?;
         report["adopted"] = json!(adopted);

@@ -1,6 +1,6 @@
-//! `[[adopt]]`: outbox tables of applications.
+//! `[[adopt]]`: tables of applications.
 
-use relais::postgres::{AdoptDestination, AdoptPreset, Adoption};
+use relais::adopt::{AdoptDestination, AdoptPreset, Adoption};
 use relais_core::{
     setting::{NameText, OnOff, TextTable, Word},
     settings,
@@ -13,13 +13,13 @@ settings! {
     pub(super) struct AdoptKeys {
         /// an existing table of the database, as in SQL, with or without its schema: [adopt.md](adopt.md)
         table: NameText;
-        /// the layout of the table: `"order-service"`, `"ef-core"`, `"jdbc"`, `"minimal"`, `"debezium"` or `"custom"`
+        /// the layout of the table: `"order-service"`, `"ef-core"`, `"jdbc"`, `"minimal"`, `"debezium"` or `"custom"`; `"minimal-inbox"` is an inbox table
         preset: Word<AdoptPreset>;
         /// the name of a `[[destination]]`, or `column:NAME`: a column of the table has the name
-        destination: NameText;
+        destination: Option<NameText> => "needed; an inbox table has none";
         /// columns by their meaning, where they differ from the preset; an empty name means that the table has none
         columns: TextTable => "those of the preset";
-        /// words of the status column for `new`, `sent` and `failed`
+        /// words of the status column for `new`, `sent`, `failed` and, if it has one, `retry`
         states: TextTable => "those of the preset";
         /// the installation also copies rows that are waiting in the table
         existing: OnOff = false;
@@ -37,10 +37,21 @@ pub(crate) struct AdoptSettings {
 }
 
 /// Reads every adoption that can be read.
-pub(super) fn adoptions(sections: Vec<Section<'_>>) -> Vec<AdoptSettings> {
+pub(super) fn adoptions(sections: Vec<Section<'_>>, inbox: &str) -> Vec<AdoptSettings> {
     let mut all: Vec<AdoptSettings> = Vec::new();
     for section in sections {
-        if let Some(adoption) = section.read::<AdoptKeys>().map(adoption) {
+        if let Some(keys) = section.read::<AdoptKeys>() {
+            match (keys.preset, &keys.destination) {
+                (AdoptPreset::MinimalInbox, Some(_)) => {
+                    section.error(
+                        "destination",
+                        "must not be set: rows of an inbox table are received messages",
+                    );
+                }
+                (AdoptPreset::MinimalInbox, None) | (_, Some(_)) => {}
+                (_, None) => section.error("destination", "is missing"),
+            }
+            let adoption = adoption(keys, inbox);
             for (key, why) in adoption.refusals() {
                 section.error(key, why);
             }
@@ -57,10 +68,12 @@ pub(super) fn adoptions(sections: Vec<Section<'_>>) -> Vec<AdoptSettings> {
     all
 }
 
-fn adoption(keys: AdoptKeys) -> Adoption {
-    let destination = match keys.destination.strip_prefix("column:") {
-        Some(column) => AdoptDestination::Column(column.trim().to_owned()),
-        None => AdoptDestination::Name(keys.destination),
+fn adoption(keys: AdoptKeys, inbox: &str) -> Adoption {
+    let destination = keys.destination.unwrap_or_default();
+    let destination = match (keys.preset, destination.strip_prefix("column:")) {
+        (AdoptPreset::MinimalInbox, _) => AdoptDestination::Inbox(inbox.to_owned()),
+        (_, Some(column)) => AdoptDestination::Column(column.trim().to_owned()),
+        (_, None) => AdoptDestination::Name(destination),
     };
     let mut adoption = Adoption::new(&keys.table, keys.preset, destination);
     adoption.columns = keys.columns;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use relais::postgres::AdoptDestination;
+use relais::adopt::AdoptDestination;
 
 use super::{Settings, read};
 
@@ -47,4 +47,18 @@ fn what_cannot_work_is_refused_with_its_key() {
     let custom = "[[adopt]]\ntable = \"t\"\npreset = \"custom\"\ndestination = \"orders\"";
     assert_refused(custom, "needs a column for `payload`");
     assert_refused("[[adopt]]\npreset = \"masstransit\"", "is not known here; one of");
+}
+
+#[test]
+fn an_inbox_table_has_no_destination_and_goes_to_the_inbox_of_the_program() {
+    let inbox = "[[adopt]]\ntable = \"inbox_min\"\npreset = \"minimal-inbox\"\n";
+    let read = settings(&format!("[inbox]\nname = \"billing\"\n{inbox}")).unwrap();
+    let adoption = &read.adoptions[0].adoption;
+    assert_eq!(adoption.destination, AdoptDestination::Inbox("billing".to_owned()));
+    assert_eq!(adoption.column("source"), Some("source_system"));
+    assert!(!adoption.may_have("orders"));
+    assert_refused(&format!("{inbox}destination = \"orders\""), "are received messages");
+    assert_refused(ADOPT, "is missing");
+    let outbox = format!("{ADOPT}destination = \"orders\"\ncolumns = {{ source = \"s\" }}");
+    assert_refused(&outbox, "`source` is a column of an inbox table");
 }

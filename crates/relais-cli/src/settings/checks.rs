@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
 };
 
-use relais::{postgres::AdoptDestination, process::CallTarget};
+use relais::{adopt::AdoptDestination, process::CallTarget};
 use relais_core::process::handler_step::inbox_destination;
 
 use super::{

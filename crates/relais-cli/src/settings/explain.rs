@@ -8,8 +8,8 @@ mod salesforce;
 use std::{fmt::Write, time::Duration};
 
 use relais::{
+    adopt::{AdoptDestination, Adoption},
     http::{HttpSourceKeys, HttpTargetKeys, OnInvalidBody, SecretString},
-    postgres::{AdoptDestination, Adoption},
 };
 use relais_connect::kafka_settings::{KafkaSourceKeys, KafkaStartOffset, RegistryKeys};
 use relais_core::{
@@ -73,6 +73,7 @@ fn adopted(adoption: &Adoption) -> Vec<String> {
     let destination = match &adoption.destination {
         AdoptDestination::Name(name) => format!("destination `{name}`"),
         AdoptDestination::Column(name) => format!("the destination is in column `{name}`"),
+        AdoptDestination::Inbox(_) => "received messages".to_owned(),
     };
     let existing = if adoption.existing { "copied when it is installed" } else { "not copied" };
     vec![

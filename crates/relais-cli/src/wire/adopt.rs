@@ -1,34 +1,30 @@
 //! Adopted tables: the part of the configuration that needs the database.
 
-use relais::postgres::InstallationOutcome;
+use relais::adopt::{AdoptionReport, InstallationOutcome, InstalledAdoption};
 use relais_core::store::StoreError;
 
 use super::{Database, WireError};
-use crate::settings::{Settings, StoreUrl};
-
-const NOT_HERE: &str = "is for PostgreSQL; must be used with a postgres:// `store.url`";
-
-/// Returns an error for each adopted table if the store cannot adopt any.
-pub(super) fn refused(settings: &Settings) -> impl Iterator<Item = WireError> {
-    let is_sqlite = matches!(settings.store.url, StoreUrl::Sqlite(_));
-    settings.adoptions.iter().filter(move |_| is_sqlite).map(|adopt| WireError {
-        place: adopt.place,
-        section: format!("adopt[{}]", adopt.adoption.table),
-        message: NOT_HERE.to_owned(),
-    })
-}
+use crate::settings::Settings;
 
 impl Database {
     /// Writes results of adopted tables back from here on.
     pub(crate) async fn adopt(&self, settings: &Settings) -> Result<(), StoreError> {
         match self {
-            Self::Postgres(store) if !settings.adoptions.is_empty() => {
-                store.adopt(settings.adopted()).await
-            }
-            Self::Sqlite(_) if !settings.adoptions.is_empty() => {
-                Err(StoreError::setup(format!("[[adopt]] {NOT_HERE}")))
-            }
-            _ => Ok(()),
+            _ if settings.adoptions.is_empty() => Ok(()),
+            Self::Postgres(store) => store.adopt(settings.adopted()).await,
+            Self::Sqlite(store) => store.adopt(settings.adopted()).await,
+        }
+    }
+
+    /// Installs the triggers of adopted tables.
+    pub(crate) async fn install_adopted(
+        &self,
+        settings: &Settings,
+    ) -> Result<Vec<InstalledAdoption>, StoreError> {
+        match self {
+            _ if settings.adoptions.is_empty() => Ok(Vec::new()),
+            Self::Postgres(store) => store.install_adoptions(settings.adopted()).await,
+            Self::Sqlite(store) => store.install_adoptions(settings.adopted()).await,
         }
     }
 
@@ -38,10 +34,39 @@ impl Database {
         settings: &Settings,
     ) -> Result<InstallationOutcome, StoreError> {
         match self {
-            Self::Postgres(store) if !settings.adoptions.is_empty() => {
-                store.install_repeatedly(settings.adopted()).await
-            }
-            _ => Ok(InstallationOutcome::default()),
+            _ if settings.adoptions.is_empty() => Ok(InstallationOutcome::default()),
+            Self::Postgres(store) => store.install_repeatedly(settings.adopted()).await,
+            Self::Sqlite(store) => store.install_repeatedly(settings.adopted()).await,
+        }
+    }
+
+    /// Returns the SQL of an installation.
+    pub(crate) async fn adoption_sql(&self, settings: &Settings) -> Result<String, StoreError> {
+        match self {
+            Self::Postgres(store) => store.adoption_sql(settings.adopted()).await,
+            Self::Sqlite(store) => store.adoption_sql(settings.adopted()).await,
+        }
+    }
+
+    /// Compares adopted tables with the configuration.
+    pub(crate) async fn adoption_reports(
+        &self,
+        settings: &Settings,
+    ) -> Result<Vec<AdoptionReport>, StoreError> {
+        match self {
+            Self::Postgres(store) => store.check_adoptions(settings.adopted()).await,
+            Self::Sqlite(store) => store.check_adoptions(settings.adopted()).await,
+        }
+    }
+
+    /// Removes the triggers of a table; returns its name if it had any.
+    pub(crate) async fn remove_adoption(
+        &self,
+        table: String,
+    ) -> Result<Option<String>, StoreError> {
+        match self {
+            Self::Postgres(store) => store.remove_adoption(table).await,
+            Self::Sqlite(store) => store.remove_adoption(table).await,
         }
     }
 
@@ -50,8 +75,7 @@ impl Database {
         &self,
         settings: &Settings,
     ) -> Result<Vec<WireError>, StoreError> {
-        let Self::Postgres(store) = self else { return Ok(Vec::new()) };
-        let reports = store.check_adoptions(settings.adopted()).await?;
+        let reports = self.adoption_reports(settings).await?;
         let is_installed_later = |why: &str| {
             let later = ["run `relais adopt install`", "run `relais migrate`"];
             settings.store.migrate && later.iter().any(|end| why.ends_with(end))

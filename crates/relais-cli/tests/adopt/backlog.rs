@@ -2,6 +2,13 @@
 
 use super::*;
 
+on_both_databases!(
+    rows_that_wait_already_are_taken_along_before_any_new_one,
+    rows_that_wait_already_are_not_copied_unless_asked_for,
+    what_print_prints_is_what_install_does,
+    a_removed_adoption_leaves_no_object_and_the_application_inserts_as_before,
+);
+
 fn rows(shop: &Shop, from: u32, to: u32) {
     let row = |n: u32| {
         insert(n, &format!("[{n}]")).replace(
@@ -13,10 +20,9 @@ fn rows(shop: &Shop, from: u32, to: u32) {
     shop.sql(&all.join(";"));
 }
 
-#[test]
-fn rows_that_wait_already_are_taken_along_before_any_new_one() {
+fn rows_that_wait_already_are_taken_along_before_any_new_one(on: Backend) {
     let existing = adopt("outbox", "order-service", "existing = true");
-    let Some(shop) = Shop::new(ORDER_SERVICE, &existing) else { return };
+    let Some(shop) = Shop::new(on, ORDER_SERVICE, &existing) else { return };
     rows(&shop, 100, 150);
     shop.sql("UPDATE outbox SET status = 'SENT' WHERE payload = '[100]'");
     assert_eq!(shop.site.relais(&["migrate", "--json"]).code, 0);
@@ -35,9 +41,8 @@ fn rows_that_wait_already_are_taken_along_before_any_new_one() {
     running.stop();
 }
 
-#[test]
-fn rows_that_wait_already_are_not_copied_unless_asked_for() {
-    let Some(shop) = Shop::order_service() else { return };
+fn rows_that_wait_already_are_not_copied_unless_asked_for(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     rows(&shop, 100, 110);
     let said = shop.site.json(&["migrate"]);
     assert_eq!(
@@ -47,9 +52,8 @@ fn rows_that_wait_already_are_not_copied_unless_asked_for() {
     assert_eq!(shop.one("SELECT count(*) FROM relais_outbox"), "0");
 }
 
-#[test]
-fn what_print_prints_is_what_install_does() {
-    let Some(shop) = Shop::order_service() else { return };
+fn what_print_prints_is_what_install_does(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     assert_eq!(shop.site.relais(&["migrate"]).code, 0);
     assert_said(
         &shop.site.relais(&["adopt", "remove", "outbox", "--yes"]),
@@ -63,9 +67,15 @@ fn what_print_prints_is_what_install_does() {
     );
     let printed = shop.site.json(&["adopt", "print"])["sql"].as_str().unwrap().to_owned();
     assert_eq!(shop.site.relais(&["adopt", "print"]).out.trim_end(), printed.trim_end());
-    for words in
-        ["SECURITY DEFINER", "SET search_path", "REVOKE ALL ON FUNCTION", "FOR EACH STATEMENT"]
-    {
+    let expected: &[&str] = match on {
+        Backend::Postgres => {
+            &["SECURITY DEFINER", "SET search_path", "REVOKE ALL ON FUNCTION", "FOR EACH STATEMENT"]
+        }
+        Backend::Sqlite => {
+            &["BEGIN IMMEDIATE", "AFTER INSERT ON \"outbox\" FOR EACH ROW", "COMMIT"]
+        }
+    };
+    for words in expected {
         assert!(printed.contains(words), "{words}: {printed}");
     }
     assert!(!printed.contains("EXCEPTION"), "{printed}");
@@ -77,6 +87,9 @@ fn what_print_prints_is_what_install_does() {
     assert_said(&shop.site.relais(&["adopt", "check"]), 1, &["made from another configuration"]);
     assert_said(&shop.site.relais(&["adopt", "install"]), 0, &["installed the triggers"]);
     assert_said(&shop.site.relais(&["adopt", "check"]), 0, &[": ok"]);
+    if on == Backend::Sqlite {
+        return;
+    }
     shop.sql("ALTER TABLE outbox DISABLE TRIGGER relais_adopted_copy");
     assert_said(
         &shop.site.relais(&["adopt", "check"]),
@@ -85,17 +98,27 @@ fn what_print_prints_is_what_install_does() {
     );
 }
 
-#[test]
-fn a_removed_adoption_leaves_no_object_and_the_application_inserts_as_before() {
-    let Some(shop) = Shop::order_service() else { return };
+fn a_removed_adoption_leaves_no_object_and_the_application_inserts_as_before(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     assert_eq!(shop.site.relais(&["migrate"]).code, 0);
     shop.order(1, "[1]");
     let removed = shop.site.json(&["adopt", "remove", "outbox", "--yes"]);
-    assert_eq!(removed["removed"], format!("{}.outbox", shop.schema.name));
+    let name = match on {
+        Backend::Postgres => format!("{}.outbox", shop.schema().name),
+        Backend::Sqlite => "\"outbox\"".to_owned(),
+    };
+    assert_eq!(removed["removed"], name);
     assert_said(&shop.site.relais(&["adopt", "remove", "outbox", "--yes"]), 0, &["nothing to do"]);
     shop.order(2, "[2]");
     assert_eq!(shop.one("SELECT string_agg(payload, ' ') FROM relais_outbox"), "[1]");
-    let left = "SELECT count(*) FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace \
-                WHERE p.proname LIKE 'relais\\_adopted%' AND n.nspname = current_schema()";
+    let left = match on {
+        Backend::Postgres => {
+            "SELECT count(*) FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace \
+             WHERE p.proname LIKE 'relais\\_adopted%' AND n.nspname = current_schema()"
+        }
+        Backend::Sqlite => {
+            "SELECT count(*) FROM sqlite_schema WHERE tbl_name = 'outbox' AND type = 'trigger'"
+        }
+    };
     assert_eq!(shop.one(left), "0");
 }

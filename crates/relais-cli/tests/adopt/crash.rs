@@ -7,19 +7,17 @@ use crate::node::kill_until;
 
 const ROWS: u32 = 4_000;
 
-#[test]
-fn every_row_is_delivered_and_marked_while_relais_is_killed() {
+on_both_databases!(every_row_is_delivered_and_marked_while_relais_is_killed,);
+
+fn every_row_is_delivered_and_marked_while_relais_is_killed(on: Backend) {
     let adopt = adopt("outbox", "order-service", "") + "[lanes]\nlease = \"2s\"\n";
-    let Some(shop) = Shop::new(ORDER_SERVICE, &adopt) else { return };
+    let Some(shop) = Shop::new(on, ORDER_SERVICE, &adopt) else { return };
     assert_eq!(shop.site.relais(&["migrate"]).code, 0);
-    let (client, runtime) = shop.schema.open("SELECT 1");
-    let application = runtime.spawn(async move {
-        for n in 0..ROWS {
-            let end = if n % 10 == 9 { "ROLLBACK" } else { "COMMIT" };
-            let sql = format!("BEGIN; {}; {end}", insert(n, &format!("[{n}]")));
-            client.batch_execute(&sql).await.unwrap();
-        }
+    let statements = (0..ROWS).map(|n| {
+        let end = if n % 10 == 9 { "ROLLBACK" } else { "COMMIT" };
+        format!("BEGIN; {}; {end}", insert(n, &format!("[{n}]")))
     });
+    let application = shop.database.run_beside(statements.collect());
     let sent =
         || shop.one("SELECT count(*) FROM outbox WHERE status = 'SENT'").parse::<u32>().unwrap();
     let started = Instant::now();
@@ -40,7 +38,7 @@ fn every_row_is_delivered_and_marked_while_relais_is_killed() {
             sent() == ROWS / 10 * 9
         },
     );
-    runtime.block_on(application).unwrap();
+    application.join().unwrap();
     assert!(kills.at_work >= 2, "{kills:?}");
     let mut bodies = HashSet::new();
     while bodies.len() < (ROWS / 10 * 9) as usize {

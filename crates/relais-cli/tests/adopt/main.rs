@@ -1,12 +1,16 @@
-//! Adopted outbox tables with the exact columns of their documents: the application's own INSERTs are delivered, and
+//! Adopted tables with the exact columns of their documents: the application's own INSERTs are delivered, and
 //! results stand in its own columns.
 
 // Helpers of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
+#[macro_use]
+mod database;
+
 mod backlog;
 mod changes;
 mod crash;
+mod inbox;
 #[allow(dead_code)]
 #[path = "../support/node.rs"]
 mod node;
@@ -19,6 +23,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use database::{Backend, TestDatabase};
 use support::{Running, Site, Target, assert_said, get, postgres::PostgresSchema};
 
 /// Time limit of a condition.
@@ -43,24 +48,39 @@ const ORDER_SERVICE: &str = "
 
 /// A database with an application's table, a target, and relais with its configuration.
 struct Shop {
-    schema: PostgresSchema,
+    database: TestDatabase,
     target: Target,
     site: Site,
 }
 
 impl Shop {
     /// `None` without a PostgreSQL.
-    fn new(ddl: &str, adopt: &str) -> Option<Self> {
-        let schema = PostgresSchema::new()?;
+    fn new(on: Backend, ddl: &str, adopt: &str) -> Option<Self> {
         let (target, site) = (Target::start(), Site::new());
-        let shop = Self { schema, target, site };
+        let database = match on {
+            Backend::Postgres => TestDatabase::Postgres(PostgresSchema::new()?),
+            Backend::Sqlite => TestDatabase::Sqlite(site.path("shop.db")),
+        };
+        let shop = Self { database, target, site };
         shop.sql(ddl);
         shop.write(adopt);
         Some(shop)
     }
 
-    fn order_service() -> Option<Self> {
-        Self::new(ORDER_SERVICE, &adopt("outbox", "order-service", ""))
+    fn order_service(on: Backend) -> Option<Self> {
+        Self::new(on, ORDER_SERVICE, &adopt("outbox", "order-service", ""))
+    }
+
+    /// The schema of a test that is only for PostgreSQL.
+    fn schema(&self) -> &PostgresSchema {
+        match &self.database {
+            TestDatabase::Postgres(schema) => schema,
+            TestDatabase::Sqlite(_) => panic!("not on SQLite"),
+        }
+    }
+
+    fn is_sqlite(&self) -> bool {
+        matches!(self.database, TestDatabase::Sqlite(_))
     }
 
     fn write(&self, adopt: &str) {
@@ -71,13 +91,14 @@ impl Shop {
                  [[destination]]\nname = \"orders\"\nkind = \"http\"\nallow_private = true\n\
                  url = \"http://{}/in\"\non_dead_letter = \"skip\"\n\
                  [destination.retry]\nattempts = 3\nfirst = \"10ms\"\nmax = \"20ms\"\n{adopt}",
-                self.schema.url, self.target.address
+                self.database.url(),
+                self.target.address
             ),
         );
     }
 
     fn sql(&self, sql: &str) -> Vec<String> {
-        self.schema.texts(sql)
+        self.database.texts(sql)
     }
 
     fn one(&self, sql: &str) -> String {
@@ -109,7 +130,7 @@ impl Shop {
     }
 
     fn order_is(&self, number: u32, expected: &str) {
-        let sql = "SELECT concat_ws(' ', status, sent_at IS NOT NULL, substring(error_message FROM 'answered (...)')) FROM outbox";
+        let sql = "SELECT concat_ws(' ', status, CASE WHEN sent_at IS NOT NULL THEN 't' ELSE 'f' END, CASE WHEN error_message LIKE '%answered 400%' THEN '400' WHEN error_message LIKE '%answered 500%' THEN '500' END) FROM outbox";
         self.wait(&format!("{sql} WHERE id = '{}'", id(number)), expected);
     }
 }
@@ -132,9 +153,18 @@ fn insert(number: u32, payload: &str) -> String {
     )
 }
 
-#[test]
-fn a_committed_row_is_delivered_and_marked_in_the_words_of_its_table() {
-    let Some(shop) = Shop::order_service() else { return };
+on_both_databases!(
+    a_committed_row_is_delivered_and_marked_in_the_words_of_its_table,
+    a_row_that_is_rolled_back_is_not_delivered_and_rows_of_one_insert_keep_their_order,
+    a_failed_row_says_why_and_an_update_sends_it_again_with_its_new_payload,
+    decisions_of_operators_show_in_the_table,
+    a_payload_that_is_no_json_becomes_a_dead_letter_and_does_not_fail_the_insert,
+    a_row_that_is_inserted_and_deleted_is_sent_and_a_changed_one_as_it_is_then,
+    a_column_that_is_renamed_later_shows_in_readiness_and_in_check,
+);
+
+fn a_committed_row_is_delivered_and_marked_in_the_words_of_its_table(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     let running = shop.run();
     shop.order(1, r#"{"total": 10,  "é": 1}"#);
     let seen = shop.target.next();
@@ -146,8 +176,12 @@ fn a_committed_row_is_delivered_and_marked_in_the_words_of_its_table() {
     );
     shop.order_is(1, "SENT t");
     // UTC, because the column has no time zone.
-    let close =
-        "SELECT abs(extract(epoch FROM sent_at - (now() AT TIME ZONE 'UTC'))) < 600 FROM outbox";
+    let close = match shop.is_sqlite() {
+        true => "SELECT 't' FROM outbox WHERE abs(unixepoch(sent_at) - unixepoch('now')) < 600",
+        false => {
+            "SELECT abs(extract(epoch FROM sent_at - (now() AT TIME ZONE 'UTC'))) < 600 FROM outbox"
+        }
+    };
     assert_eq!(shop.one(close), "t");
     assert_eq!(shop.one("SELECT count(*) FROM relais_adopted_change"), "0");
     let json = shop.site.json(&["adopt", "check"]);
@@ -158,9 +192,8 @@ fn a_committed_row_is_delivered_and_marked_in_the_words_of_its_table() {
     running.stop();
 }
 
-#[test]
-fn a_row_that_is_rolled_back_is_not_delivered_and_rows_of_one_insert_keep_their_order() {
-    let Some(shop) = Shop::order_service() else { return };
+fn a_row_that_is_rolled_back_is_not_delivered_and_rows_of_one_insert_keep_their_order(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     let running = shop.run();
     shop.sql(&format!("BEGIN; {}; ROLLBACK", insert(1, "{}")));
     let row = |n: u32| {
@@ -181,9 +214,8 @@ fn a_row_that_is_rolled_back_is_not_delivered_and_rows_of_one_insert_keep_their_
     running.stop();
 }
 
-#[test]
-fn a_failed_row_says_why_and_an_update_sends_it_again_with_its_new_payload() {
-    let Some(shop) = Shop::order_service() else { return };
+fn a_failed_row_says_why_and_an_update_sends_it_again_with_its_new_payload(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     let running = shop.run();
     shop.target.answers(400);
     // Refused in a row, so that it is not the target that is at fault.
@@ -207,9 +239,8 @@ fn a_failed_row_says_why_and_an_update_sends_it_again_with_its_new_payload() {
     running.stop();
 }
 
-#[test]
-fn decisions_of_operators_show_in_the_table() {
-    let Some(shop) = Shop::order_service() else { return };
+fn decisions_of_operators_show_in_the_table(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     let running = shop.run();
     shop.target.answers(400);
     shop.order(1, "[1]");
@@ -224,9 +255,8 @@ fn decisions_of_operators_show_in_the_table() {
     running.stop();
 }
 
-#[test]
-fn a_payload_that_is_no_json_becomes_a_dead_letter_and_does_not_fail_the_insert() {
-    let Some(shop) = Shop::order_service() else { return };
+fn a_payload_that_is_no_json_becomes_a_dead_letter_and_does_not_fail_the_insert(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     let running = shop.run();
     shop.order(1, "{oops");
     shop.wait("SELECT status FROM outbox", "FAILED");
@@ -238,9 +268,8 @@ fn a_payload_that_is_no_json_becomes_a_dead_letter_and_does_not_fail_the_insert(
     running.stop();
 }
 
-#[test]
-fn a_row_that_is_inserted_and_deleted_is_sent_and_a_changed_one_as_it_is_then() {
-    let Some(shop) = Shop::order_service() else { return };
+fn a_row_that_is_inserted_and_deleted_is_sent_and_a_changed_one_as_it_is_then(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     assert_eq!(shop.site.relais(&["migrate"]).code, 0);
     shop.sql(&format!("BEGIN; {}; DELETE FROM outbox; COMMIT", insert(1, "[1]")));
     shop.order(2, "[2]");
@@ -257,12 +286,12 @@ fn a_row_that_is_inserted_and_deleted_is_sent_and_a_changed_one_as_it_is_then() 
 
 #[test]
 fn a_row_that_the_application_holds_locked_delays_no_other_row() {
-    let Some(shop) = Shop::order_service() else { return };
+    let Some(shop) = Shop::order_service(Backend::Postgres) else { return };
     assert_eq!(shop.site.relais(&["migrate"]).code, 0);
     shop.order(1, "[1]");
     shop.order(2, "[2]");
     let hold = format!("BEGIN; SELECT FROM outbox WHERE id = '{}' FOR UPDATE", id(1));
-    let held = shop.schema.open(&hold);
+    let held = shop.schema().open(&hold);
     let running = shop.run();
     shop.order_is(2, "SENT t");
     shop.wait("SELECT status FROM relais_outbox WHERE payload = '[1]'", "DISPATCHED");
@@ -275,9 +304,8 @@ fn a_row_that_the_application_holds_locked_delays_no_other_row() {
     running.stop();
 }
 
-#[test]
-fn a_column_that_is_renamed_later_shows_in_readiness_and_in_check() {
-    let Some(shop) = Shop::order_service() else { return };
+fn a_column_that_is_renamed_later_shows_in_readiness_and_in_check(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
     let running = shop.site.run();
     let admin = running.logged("admin http://");
     running.drain();

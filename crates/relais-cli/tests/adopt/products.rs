@@ -23,7 +23,7 @@ fn publications_of_spring_modulith_are_delivered_and_completed() {
         "columns = { id = 'id', event_type = 'event_type', payload = 'serialized_event', \
          created_at = 'publication_date', sent_at = 'completion_date' }",
     );
-    let Some(shop) = Shop::new(MODULITH, &adopt) else { return };
+    let Some(shop) = Shop::new(Backend::Postgres, MODULITH, &adopt) else { return };
     let running = shop.run();
     shop.sql(&format!(
         "INSERT INTO event_publication VALUES ('{}', 'shop.Mail.on(shop.OrderPlaced)', 'shop.OrderPlaced', \
@@ -74,7 +74,7 @@ fn messages_of_masstransits_outbox_are_delivered_with_their_envelope() {
         "columns = { id = 'SequenceNumber', event_type = 'MessageType', payload = 'Body', \
          key = 'CorrelationId', created_at = 'SentTime' }",
     );
-    let Some(shop) = Shop::new(MASSTRANSIT, &adopt) else { return };
+    let Some(shop) = Shop::new(Backend::Postgres, MASSTRANSIT, &adopt) else { return };
     let running = shop.run();
     let body = r#"{"messageId":"m","messageType":["urn:message:Shop:OrderPlaced"],"message":{"orderId":"o-1"}}"#;
     shop.sql(&format!(
@@ -110,7 +110,7 @@ fn nservicebus_outbox_has_no_status_that_can_be_written_back() {
         "columns = { id = 'MessageId', payload = 'Operations', status = 'Dispatched' }\n\
          states = { new = 'false', sent = 'true', failed = 'false2' }",
     );
-    let Some(shop) = Shop::new(NSERVICEBUS, &adopt) else { return };
+    let Some(shop) = Shop::new(Backend::Postgres, NSERVICEBUS, &adopt) else { return };
     let said = shop.site.relais(&["migrate"]);
     assert_said(&said, 1, &["column `Dispatched`", "has type boolean"]);
 }

@@ -317,7 +317,14 @@ fn migrations_are_applied_once_and_printed_for_others_to_apply() {
     let first = site.json(&["migrate"]);
     assert_eq!(
         first["applied"],
-        serde_json::json!(["relais", "worker_lease", "adopt", "lean_outbox", "sql_interface"])
+        serde_json::json!([
+            "relais",
+            "worker_lease",
+            "adopt",
+            "lean_outbox",
+            "sql_interface",
+            "adopted_inbox"
+        ])
     );
     assert_eq!(site.json(&["migrate"])["applied"], serde_json::json!([]));
     assert_eq!(site.relais(&["check"]).code, 0);

@@ -23,8 +23,7 @@ use support::{Said, Site, Target, assert_said, post, postgres::PostgresSchema};
 /// Time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Commands with a test of their own for `--json`: `run` below, the demo, tokens, health and adopted tables, which
-/// need PostgreSQL, elsewhere.
+/// Commands with a test of their own for `--json`: `run` below; the demo, tokens, health and adopted tables elsewhere.
 const ELSEWHERE: [&str; 8] = [
     "run",
     "demo",

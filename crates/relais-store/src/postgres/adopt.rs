@@ -1,5 +1,5 @@
-//! Adopted outbox tables: a trigger copies rows of an application's own table into `relais_outbox`, and results
-//! are written back into that table in the transaction that settles the copy.
+//! Adopted tables: a trigger copies rows of an application's own table into `relais_outbox` or
+//! `relais_inbox`, and results are written back into that table in the transaction that settles the copy.
 //!
 //! Invariant: relais locks its own rows before rows of the application; a trigger on an adopted table only inserts,
 //! and locks no row of relais. So neither side waits for the other in a circle.
@@ -12,147 +12,54 @@ macro_rules! adopt_sql {
 }
 
 mod catalog;
+mod dialect;
 mod follow;
+mod inbox;
 mod install;
-mod layout;
 mod script;
 mod write_back;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError, RwLock},
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
-use relais_core::store::{StoreError, StoreResult};
-use serde::Serialize;
+use relais_core::store::StoreResult;
 
-pub use self::layout::{ADOPT_COLUMNS, ADOPT_STATES, AdoptDestination, AdoptPreset, Adoption};
 use self::script::AdoptScript;
 pub(super) use self::{follow::follow, write_back::write_back};
 use super::{PostgresStore, error::Failure, session::Client};
-
-/// The interval at which a running program compares its adopted tables with the configuration.
-const CHECK_EVERY: Duration = Duration::from_secs(10);
-
-/// The state of one adopted table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AdoptionReport {
-    /// The table as the configuration names it.
-    pub table: String,
-    /// The preset.
-    pub preset: &'static str,
-    /// Problems, each with the next step; none if the adoption works.
-    pub problems: Vec<String>,
-}
-
-/// The result of an installation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct InstalledAdoption {
-    /// The table with its schema.
-    pub table: String,
-    /// False if the triggers were there already.
-    pub changed: bool,
-    /// The number of existing rows that were copied.
-    pub copied: u64,
-}
-
-/// The result of installing several tables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InstallationOutcome {
-    /// The tables whose triggers are there now.
-    pub installed: Vec<InstalledAdoption>,
-    /// The tables that could not be installed, with the reason.
-    pub refused: Vec<(Adoption, String)>,
-}
-
-/// One adopted table while the program runs; without a script it does not fit its description now.
-#[derive(Clone, Debug)]
-pub(super) struct AdoptedTable {
-    adoption: Adoption,
-    script: Option<Arc<AdoptScript>>,
-}
+use crate::adopt::{
+    AdoptedTable, AdoptedTables, Adoption, AdoptionReport, InstallationOutcome, InstalledAdoption,
+    all_work,
+};
 
 /// The adopted tables of a store.
-#[derive(Debug, Default)]
-pub(super) struct AdoptedTables {
-    tables: RwLock<Arc<Vec<AdoptedTable>>>,
-    checked: Mutex<Option<Instant>>,
-    /// The last change that was handled; the next pass starts behind it.
-    cursor: Mutex<i64>,
-    /// Tables whose installation failed; it is repeated when the tables are compared.
-    to_install: Mutex<Vec<Adoption>>,
+pub(super) type PostgresAdoptions = AdoptedTables<AdoptScript>;
+
+/// Reads the tables again: a column may have been renamed, or a lost one may be back.
+async fn refresh(adopted: &PostgresAdoptions, client: &Client<'_>) -> Result<(), Failure> {
+    let mut tables = Vec::new();
+    for adoption in adopted.descriptions() {
+        let found = catalog::read(client, &adoption).await?;
+        let script = found.ok().map(|table| Arc::new(AdoptScript::of(&adoption, &table)));
+        tables.push(AdoptedTable { adoption, script });
+    }
+    adopted.set(tables);
+    Ok(())
 }
 
-impl AdoptedTables {
-    pub(super) fn all(&self) -> Arc<Vec<AdoptedTable>> {
-        Arc::clone(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Returns whether rows of a destination may have been copied from one of them.
-    pub(super) fn may_have(&self, destination: &str) -> bool {
-        self.all().iter().any(|table| table.adoption.may_have(destination))
-    }
-
-    fn set(&self, tables: Vec<AdoptedTable>) {
-        *self.tables.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tables);
-    }
-
-    /// Returns whether the tables are to be compared again, and remembers that they are.
-    fn is_due(&self) -> bool {
-        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = checked.is_none_or(|at| at.elapsed() >= CHECK_EVERY);
-        if is_due {
-            *checked = Some(Instant::now());
-        }
-        is_due
-    }
-
-    /// Reads the tables again: a column may have been renamed, or a lost one may be back.
-    async fn refresh(&self, client: &Client<'_>) -> Result<(), Failure> {
-        let mut tables = Vec::new();
-        for AdoptedTable { adoption, .. } in self.all().iter() {
-            let script = match catalog::read(client, adoption).await? {
-                Ok(table) => Some(Arc::new(AdoptScript::of(adoption, &table))),
-                Err(_) => None,
-            };
-            tables.push(AdoptedTable { adoption: adoption.clone(), script });
-        }
-        self.set(tables);
-        Ok(())
-    }
-
-    /// Repeats installations that failed: a transaction may have held the table for too long.
-    async fn install_rest(&self, client: &mut Client<'_>) -> Result<(), Failure> {
-        let rest = self.to_install.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if rest.is_empty() {
-            return Ok(());
-        }
+/// Repeats installations that failed: a transaction may have held the table for too long.
+async fn install_rest(adopted: &PostgresAdoptions, client: &mut Client<'_>) -> Result<(), Failure> {
+    let rest = adopted.to_install();
+    if !rest.is_empty() {
         let outcome = install::install(client, &rest, install::REPEAT_LOCK_TIMEOUT).await?;
-        self.install_later(&outcome);
-        Ok(())
+        adopted.install_later(&outcome);
     }
+    Ok(())
+}
 
-    fn install_later(&self, outcome: &InstallationOutcome) {
-        let refused = outcome.refused.iter().map(|(adoption, _)| adoption.clone()).collect();
-        *self.to_install.lock().unwrap_or_else(PoisonError::into_inner) = refused;
-    }
-
-    /// Fails with the first problem of each table that does not work; for readiness.
-    pub(super) async fn check(&self, client: &Client<'_>) -> Result<(), Failure> {
-        let adoptions: Vec<Adoption> = self.all().iter().map(|t| t.adoption.clone()).collect();
-        let reports = install::check(client, &adoptions).await?;
-        let problems: Vec<String> = reports
-            .iter()
-            .filter_map(|report| {
-                Some(format!("adopt[{}]: {}", report.table, report.problems.first()?))
-            })
-            .collect();
-        match problems.as_slice() {
-            [] => Ok(()),
-            problems => Err(StoreError::setup(problems.join("; ")).into()),
-        }
-    }
+/// Fails with the first problem of each table that does not work; for readiness.
+pub(super) async fn check(adopted: &PostgresAdoptions, client: &Client<'_>) -> Result<(), Failure> {
+    let reports = install::check(client, &adopted.descriptions()).await?;
+    all_work(&reports).map_err(Failure::from)
 }
 
 impl PostgresStore {
@@ -162,7 +69,9 @@ impl PostgresStore {
         let tables = adoptions.into_iter().map(|adoption| AdoptedTable { adoption, script: None });
         self.shared.adopted.set(tables.collect());
         self.others()
-            .run((), |client, shared, ()| Box::pin(async { shared.adopted.refresh(client).await }))
+            .run((), |client, shared, ()| {
+                Box::pin(async { refresh(&shared.adopted, client).await })
+            })
             .await
     }
 
@@ -189,11 +98,7 @@ impl PostgresStore {
         &self,
         adoptions: Vec<Adoption>,
     ) -> StoreResult<Vec<InstalledAdoption>> {
-        let outcome = self.install_all(adoptions).await?;
-        match outcome.refused.into_iter().next() {
-            Some((_, why)) => Err(StoreError::setup(why)),
-            None => Ok(outcome.installed),
-        }
+        self.install_all(adoptions).await?.all()
     }
 
     /// Installs as [`Self::install_adoptions`] does. A running store repeats what could not be installed every 10

@@ -18,12 +18,12 @@ use uuid::Uuid;
 
 use super::session::Client;
 use super::{
-    adopt::{self, AdoptedTables},
+    adopt::{self, PostgresAdoptions},
     error::Failure,
     fence::{LaneProof, Value, settled},
     outbox, row,
 };
-use crate::release::RELEASED_FROM_JOB;
+use crate::{adopt::SettledCopies, release::RELEASED_FROM_JOB};
 
 pub(super) async fn lease(
     client: &mut Client<'_>,
@@ -143,7 +143,7 @@ pub(super) async fn rows_of(
 
 pub(super) async fn settle(
     client: &mut Client<'_>,
-    adopted: &AdoptedTables,
+    adopted: &PostgresAdoptions,
     fence: &JobFence,
     rows: &[(i64, OutboxFate)],
 ) -> Result<SettleOutcome, Failure> {
@@ -167,7 +167,7 @@ pub(super) async fn settle(
     };
     let reached = statements.apply(&transaction, (fence, held.get(0)), &rows).await?;
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-    adopt::write_back(&mut transaction, &adopted.all(), None, &ids).await?;
+    adopt::write_back(&mut transaction, &adopted.all(), SettledCopies::Outbox(None), &ids).await?;
     crate::fail_point!("settle_bulk.before_commit");
     transaction.commit().await?;
     Ok(settled(rows.len(), reached))

@@ -26,13 +26,13 @@ use uuid::Uuid;
 
 use super::{
     PostgresStore,
-    adopt::{self, AdoptedTables},
+    adopt::{self, PostgresAdoptions},
     control,
     error::Failure,
     outbox, process, repair, row,
     session::Client,
 };
-use crate::release::RELEASED_ROWS;
+use crate::{adopt::SettledCopies, release::RELEASED_ROWS};
 
 #[async_trait]
 impl DeadLetterStore for PostgresStore {
@@ -81,7 +81,7 @@ type Signature<'a> = (&'a str, &'a str);
 
 async fn decide(
     client: &mut Client<'_>,
-    adopted: &AdoptedTables,
+    adopted: &PostgresAdoptions,
     decision: &OperatorDecision,
 ) -> Result<DecisionResult, Failure> {
     let by = (decision.actor.as_str(), decision.reason.as_str());
@@ -92,7 +92,9 @@ async fn decide(
         DecisionAction::Edit { dead_letter, payload } => {
             edit(client, *dead_letter, payload, by).await
         }
-        DecisionAction::DiscardUndecodable { row } => discard_undecodable(client, *row, by).await,
+        DecisionAction::DiscardUndecodable { row } => {
+            discard_undecodable(client, adopted, *row, by).await
+        }
         DecisionAction::FailPending { row, on_dead_letter } => {
             fail_pending(client, adopted, *row, *on_dead_letter, by).await
         }
@@ -118,7 +120,7 @@ async fn not_open(transaction: &Transaction<'_>, id: Uuid) -> Result<DecisionRes
 
 async fn resolve(
     client: &mut Client<'_>,
-    adopted: &AdoptedTables,
+    adopted: &PostgresAdoptions,
     id: Uuid,
     resolution: Resolution,
     by: Signature<'_>,
@@ -127,9 +129,14 @@ async fn resolve(
     let Some(letter) = resolve_in(&transaction, id, resolution, by).await? else {
         return not_open(&transaction, id).await;
     };
-    if letter.origin == Origin::Outbox {
+    let copies = match letter.origin {
+        Origin::Outbox => Some(SettledCopies::Outbox(None)),
+        Origin::Inbox if !letter.conflict => Some(SettledCopies::Inbox),
+        Origin::Inbox | Origin::Process => None,
+    };
+    if let Some(copies) = copies {
         let ids: Vec<i64> = letter.origin_id.into_iter().collect();
-        adopt::write_back(&mut transaction, &adopted.all(), None, &ids).await?;
+        adopt::write_back(&mut transaction, &adopted.all(), copies, &ids).await?;
     }
     crate::fail_point!("resolve.before_commit");
     transaction.commit().await?;
@@ -265,10 +272,11 @@ fn not_editable() -> StoreError {
 
 async fn discard_undecodable(
     client: &mut Client<'_>,
+    adopted: &PostgresAdoptions,
     id: i64,
     by: Signature<'_>,
 ) -> Result<DecisionResult, Failure> {
-    let transaction = client.transaction().await?;
+    let mut transaction = client.transaction().await?;
     let Some(found) = transaction.query_opt(sql!("inbox_to_repair"), &[&id]).await? else {
         return Ok(DecisionResult::NotFound);
     };
@@ -277,6 +285,7 @@ async fn discard_undecodable(
     }
     transaction.execute(sql!("discard_serde_error"), &[&id, &by.0, &by.1]).await?;
     audit(&transaction, by, "inbox.discarded", &id.to_string()).await?;
+    adopt::write_back(&mut transaction, &adopted.all(), SettledCopies::Inbox, &[id]).await?;
     crate::fail_point!("discard.before_commit");
     transaction.commit().await?;
     Ok(DecisionResult::Done)
@@ -284,7 +293,7 @@ async fn discard_undecodable(
 
 async fn fail_pending(
     client: &mut Client<'_>,
-    adopted: &AdoptedTables,
+    adopted: &PostgresAdoptions,
     id: i64,
     on_dead_letter: OnDeadLetter,
     by: Signature<'_>,
@@ -293,7 +302,7 @@ async fn fail_pending(
     if !fail_pending_in(&transaction, id, on_dead_letter, by).await? {
         return not_as_required(&transaction, id).await;
     }
-    adopt::write_back(&mut transaction, &adopted.all(), None, &[id]).await?;
+    adopt::write_back(&mut transaction, &adopted.all(), SettledCopies::Outbox(None), &[id]).await?;
     crate::fail_point!("fail_row.before_commit");
     transaction.commit().await?;
     Ok(DecisionResult::Done)

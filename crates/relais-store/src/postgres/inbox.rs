@@ -16,6 +16,7 @@ use relais_core::{
 
 use super::session::Client;
 use super::{
+    adopt::{self, PostgresAdoptions},
     enqueue,
     error::Failure,
     fence::{Dead, LaneProof, Retry, Value, settled},
@@ -25,6 +26,7 @@ use super::{
     process::{self, Claims, SortedChanges},
     row,
 };
+use crate::adopt::SettledCopies;
 
 /// Rows that may be handled now.
 pub(super) async fn fetch(
@@ -100,6 +102,7 @@ async fn read(
 /// transaction.
 pub(super) async fn settle(
     client: &mut Client<'_>,
+    adopted: &PostgresAdoptions,
     fence: &Fence,
     settlements: &[InboxSettlement],
 ) -> Result<SettleOutcome, Failure> {
@@ -122,7 +125,7 @@ pub(super) async fn settle(
     let mark = client.prepare_cached(mark).await?;
     let retry = client.prepare_cached(sql!("retry_inbox")).await?;
     let bury = client.prepare_cached(sql!("bury_inbox")).await?;
-    let transaction = client.transaction().await?;
+    let mut transaction = client.transaction().await?;
     let (mut retries, mut dead) = (retries.values(&owner), dead.values(&owner));
     retries.push(&scope);
     dead.push(&scope);
@@ -147,6 +150,10 @@ pub(super) async fn settle(
     let of_order = ignored.iter().map(|row| (row.id, &row.problem));
     record_ignored(&transaction, of_order.chain(by_type).collect(), &fence.worker).await?;
     copy(&transaction, copied).await?;
+    if adopted.concern(SettledCopies::Inbox) {
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        adopt::write_back(&mut transaction, &adopted.all(), SettledCopies::Inbox, &ids).await?;
+    }
     crate::fail_point!("settle_inbox.before_commit");
     transaction.commit().await?;
     let asked = settlements.len() - stale.len();

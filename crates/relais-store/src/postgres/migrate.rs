@@ -42,6 +42,12 @@ pub const SCRIPTS: &[Script] = &[
         needs: 4,
         sql: include_str!("migrations/0006_business_keys.sql"),
     },
+    Script {
+        number: 7,
+        name: "adopted_inbox",
+        needs: 4,
+        sql: include_str!("migrations/0007_adopted_inbox.sql"),
+    },
 ];
 
 /// Returns the scripts as one text, for an operator who applies them by hand.

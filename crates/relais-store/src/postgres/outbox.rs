@@ -20,7 +20,7 @@ use super::{
     },
     row,
 };
-use crate::release::RELEASED_ROWS;
+use crate::{adopt::SettledCopies, release::RELEASED_ROWS};
 
 /// Writes messages in a transaction of their own.
 pub(super) async fn write(
@@ -285,7 +285,7 @@ async fn settle_batch(
         return Ok(SettleOutcome::default());
     }
     let mark = client.prepare_cached(sql!("mark_dispatched")).await?;
-    let is_adopted = adopted.may_have(destination);
+    let is_adopted = adopted.concern(SettledCopies::Outbox(Some(destination)));
     let waited = marks.take_waiting(&scope, &done.ids);
     if done.len() == asked && !is_adopted && !waited {
         let row = client.query_one(&mark, &done.values(&owner)).await?;
@@ -314,7 +314,13 @@ async fn settle_batch(
     release(&transaction, destination, &keys, RELEASED_ROWS).await?;
     if is_adopted {
         let ids: Vec<i64> = settlements.iter().map(|row| row.id).collect();
-        adopt::write_back(&mut transaction, &adopted.all(), Some(destination), &ids).await?;
+        adopt::write_back(
+            &mut transaction,
+            &adopted.all(),
+            SettledCopies::Outbox(Some(destination)),
+            &ids,
+        )
+        .await?;
     }
     crate::fail_point!("settle_outbox.before_commit");
     transaction.commit().await?;

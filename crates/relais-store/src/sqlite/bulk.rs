@@ -17,6 +17,7 @@ use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 use super::{
+    adopt::{self, SqliteAdoptions},
     attempt,
     inbox::bury,
     lanes::{OwnedEpochs, tally},
@@ -25,7 +26,7 @@ use super::{
     waiting::{self, LeftKeys},
     writer::Ending,
 };
-use crate::release::RELEASED_FROM_JOB;
+use crate::{adopt::SettledCopies, release::RELEASED_FROM_JOB};
 
 /// Without a job nothing has changed, not even the rows that were the worker's.
 pub(super) fn lease(
@@ -128,6 +129,7 @@ pub(super) fn advance(
 
 pub(super) fn settle(
     tx: &Transaction<'_>,
+    adopted: &SqliteAdoptions,
     fence: &JobFence,
     rows: &[(i64, OutboxFate)],
 ) -> Result<SettleOutcome, StoreError> {
@@ -158,6 +160,8 @@ pub(super) fn settle(
     if ended || due_again {
         change(tx, include_str!("sql/announce_bulk.sql"), [&job_id])?;
     }
+    let ids: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
+    adopt::write_back(tx, &adopted.all(), SettledCopies::Outbox(None), &ids)?;
     crate::fail_point!("settle_bulk.before_commit");
     Ok(settled)
 }

@@ -1,5 +1,7 @@
 //! Decisions of operators, each carried out and recorded in the audit log in one transaction.
 
+use std::sync::Arc;
+
 use relais_core::{
     async_trait,
     control::ControlOrder,
@@ -21,18 +23,21 @@ use rusqlite::Transaction;
 use uuid::Uuid;
 
 use super::{
-    SqliteStore, attempt, control,
+    SqliteStore,
+    adopt::{self, SqliteAdoptions},
+    attempt, control,
     inbox::bury,
     inspect, process, repair,
     row::{change, first},
     waiting::{self, LeftKeys},
 };
-use crate::release::RELEASED_ROWS;
+use crate::{adopt::SettledCopies, release::RELEASED_ROWS};
 
 #[async_trait]
 impl DeadLetterStore for SqliteStore {
     async fn decide(&self, decision: OperatorDecision) -> StoreResult<DecisionResult> {
-        self.writer().run(move |tx| decide(tx, &decision)).await
+        let adopted = Arc::clone(&self.inner.adopted);
+        self.writer().run(move |tx| decide(tx, &adopted, &decision)).await
     }
 
     async fn undecodable_rows(&self, filter: SerdeErrors) -> StoreResult<Vec<i64>> {
@@ -60,22 +65,51 @@ impl DeadLetterStore for SqliteStore {
 /// The operator and the reason, for the audit log.
 type Signature<'a> = (&'a str, &'a str);
 
-fn decide(tx: &Transaction<'_>, decision: &OperatorDecision) -> Result<DecisionResult, StoreError> {
+fn decide(
+    tx: &Transaction<'_>,
+    adopted: &SqliteAdoptions,
+    decision: &OperatorDecision,
+) -> Result<DecisionResult, StoreError> {
+    let tables = adopted.all();
     let by = (decision.actor.as_str(), decision.reason.as_str());
     match &decision.action {
         DecisionAction::Resolve { dead_letter, resolution } => {
-            resolve(tx, *dead_letter, *resolution, by)
+            let result = resolve(tx, *dead_letter, *resolution, by)?;
+            if let Some((copies, id)) = adopted_copy(tx, *dead_letter)? {
+                adopt::write_back(tx, &tables, copies, &[id])?;
+            }
+            Ok(result)
         }
         DecisionAction::Edit { dead_letter, payload } => edit(tx, *dead_letter, payload, by),
-        DecisionAction::DiscardUndecodable { row } => discard_undecodable(tx, *row, by),
+        DecisionAction::DiscardUndecodable { row } => {
+            let result = discard_undecodable(tx, *row, by)?;
+            adopt::write_back(tx, &tables, SettledCopies::Inbox, &[*row])?;
+            Ok(result)
+        }
         DecisionAction::FailPending { row, on_dead_letter } => {
-            fail_pending(tx, *row, *on_dead_letter, by)
+            let result = fail_pending(tx, *row, *on_dead_letter, by)?;
+            adopt::write_back(tx, &tables, SettledCopies::Outbox(None), &[*row])?;
+            Ok(result)
         }
         DecisionAction::SendNow { row } => send_now(tx, *row, by),
     }
 }
 
-fn audit(
+/// Returns the row of a dead letter, whose result an adopted table may show.
+fn adopted_copy(
+    tx: &Transaction<'_>,
+    dead_letter: Uuid,
+) -> Result<Option<(SettledCopies<'static>, i64)>, StoreError> {
+    let Some(letter) = inspect::find_dead_letter(tx, dead_letter)? else { return Ok(None) };
+    let copies = match letter.origin {
+        Origin::Outbox => SettledCopies::Outbox(None),
+        Origin::Inbox if letter.failed_status != STATUS_CONFLICT => SettledCopies::Inbox,
+        Origin::Inbox | Origin::Process => return Ok(None),
+    };
+    Ok(letter.origin_id.map(|id| (copies, id)))
+}
+
+pub(super) fn audit(
     tx: &Transaction<'_>,
     (actor, reason): Signature<'_>,
     action: &str,
@@ -99,7 +133,7 @@ struct ResolvedLetter {
     payload: String,
 }
 
-fn resolve(
+pub(super) fn resolve(
     tx: &Transaction<'_>,
     dead_letter: Uuid,
     resolution: Resolution,
@@ -201,7 +235,7 @@ fn not_editable() -> StoreError {
     )
 }
 
-fn fail_pending(
+pub(super) fn fail_pending(
     tx: &Transaction<'_>,
     id: i64,
     on_dead_letter: OnDeadLetter,

@@ -20,9 +20,12 @@ use rusqlite::Transaction;
 use serde::de::DeserializeOwned;
 
 use super::{
-    SqliteStore, inbox,
+    SqliteStore,
+    adopt::{self, SqliteAdoptions},
+    inbox,
     writer::{Ending, Writer},
 };
+use crate::adopt::SettledCopies;
 
 /// Runs `function` with a state as [`handler`] does, for example a method. The state may be an `Arc` that
 /// other handlers share.
@@ -49,12 +52,14 @@ where
     O: IntoOutcome + 'static,
     F: Fn(&Transaction<'_>, Received<M>) -> O + Send + Sync + 'static,
 {
-    let writer = store.writer().clone();
-    Arc::new(OnWriter { writer, function: Arc::new(function), message: PhantomData::<fn(M) -> O> })
+    let (writer, adopted) = (store.writer().clone(), Arc::clone(&store.inner.adopted));
+    let (function, message) = (Arc::new(function), PhantomData::<fn(M) -> O>);
+    Arc::new(OnWriter { writer, adopted, function, message })
 }
 
 struct OnWriter<M, O, F> {
     writer: Writer,
+    adopted: Arc<SqliteAdoptions>,
     function: Arc<F>,
     message: PhantomData<fn(M) -> O>,
 }
@@ -71,11 +76,11 @@ where
             Ok(message) => message,
             Err(outcome) => return HandleOutcome::RolledBack(outcome),
         };
-        let function = Arc::clone(&self.function);
+        let (function, adopted) = (Arc::clone(&self.function), Arc::clone(&self.adopted));
 
         let handled = self.writer.run_to_end(move |tx| {
             let outcome = Cause::of(&work.row).with(|| run(tx, &*function, message));
-            conclude(tx, &work, outcome)
+            conclude(tx, &adopted, &work, outcome)
         });
         handled.await.unwrap_or_else(not_committed)
     }
@@ -107,6 +112,7 @@ fn run<M, O: IntoOutcome>(
 
 fn conclude(
     tx: &Transaction<'_>,
+    adopted: &SqliteAdoptions,
     work: &HandlerWork,
     outcome: Outcome,
 ) -> Result<Ending<HandleOutcome>, StoreError> {
@@ -122,6 +128,7 @@ fn conclude(
     match inbox::mark_processed(tx, work.row.id, &scope, &work.fence.worker, work.epoch)? {
         0 => Ok(Ending::Undo(HandleOutcome::Refused)),
         _ => {
+            adopt::write_back(tx, &adopted.all(), SettledCopies::Inbox, &[work.row.id])?;
             crate::fail_point!("handler.before_commit");
             Ok(Ending::Keep(HandleOutcome::Committed))
         }

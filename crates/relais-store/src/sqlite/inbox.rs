@@ -15,6 +15,7 @@ use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 use super::{
+    adopt::{self, SqliteAdoptions},
     attempt,
     lanes::tally,
     low_water_mark::{Marks, Place},
@@ -22,6 +23,7 @@ use super::{
     row::{all, change, first, json_array, lane_bits, limit, millis, time_text},
     transaction,
 };
+use crate::adopt::SettledCopies;
 
 /// Stores what is new, and keeps what contradicts a message stored before.
 pub(super) fn accept(
@@ -150,6 +152,7 @@ pub(super) fn fetch(
 /// Settles the rows whose lane is still ours; what follows from a refused or stale row is not written.
 pub(super) fn settle(
     tx: &Transaction<'_>,
+    adopted: &SqliteAdoptions,
     fence: &Fence,
     rows: &[InboxSettlement],
 ) -> Result<SettleOutcome, StoreError> {
@@ -169,6 +172,10 @@ pub(super) fn settle(
             attempt::record_inbox(tx, row.id, &row.fate, &fence.worker)?;
         }
         tally(&mut settled, reached);
+    }
+    if adopted.concern(SettledCopies::Inbox) {
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        adopt::write_back(tx, &adopted.all(), SettledCopies::Inbox, &ids)?;
     }
     crate::fail_point!("settle_inbox.before_commit");
     Ok(settled)

@@ -43,6 +43,12 @@ pub const SCRIPTS: &[Script] = &[
         needs: 4,
         sql: include_str!("migrations/0006_business_keys.sql"),
     },
+    Script {
+        number: 7,
+        name: "adopted_inbox",
+        needs: 4,
+        sql: include_str!("migrations/0007_adopted_inbox.sql"),
+    },
 ];
 
 const CREATE_SCHEMA: &str = include_str!("sql/create_schema.sql");

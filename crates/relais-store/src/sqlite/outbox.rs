@@ -11,17 +11,19 @@ use relais_core::{
 use rusqlite::Transaction;
 
 use super::{
+    adopt::{self, SqliteAdoptions},
     attempt, error,
     inbox::bury,
     lanes::{OwnedEpochs, tally},
     row::{change, first, millis},
     waiting::{LeftKeys, back_off},
 };
-use crate::release::RELEASED_ROWS;
+use crate::{adopt::SettledCopies, release::RELEASED_ROWS};
 
 /// Settles the rows whose lane is still ours. A row left untouched counts as neither.
 pub(super) fn settle(
     tx: &Transaction<'_>,
+    adopted: &SqliteAdoptions,
     fence: &Fence,
     rows: &[OutboxSettlement],
 ) -> Result<SettleOutcome, StoreError> {
@@ -62,6 +64,11 @@ pub(super) fn settle(
         tally(&mut settled, reached);
     }
     left.release(tx, RELEASED_ROWS)?;
+    let copies = SettledCopies::Outbox(Some(destination));
+    if adopted.concern(copies) {
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        adopt::write_back(tx, &adopted.all(), copies, &ids)?;
+    }
     crate::fail_point!("settle_outbox.before_commit");
     Ok(settled)
 }

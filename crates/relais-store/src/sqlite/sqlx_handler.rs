@@ -109,7 +109,7 @@ where
         }
         match mark_processed(tx, work).await? {
             0 => Ok(HandleOutcome::Refused),
-            _ => Ok(HandleOutcome::Committed),
+            _ => write_back_later(tx, work.row.id).await.map(|()| HandleOutcome::Committed),
         }
     }
 
@@ -153,6 +153,17 @@ async fn rollback(tx: Transaction<'static, Sqlite>) {
 
 async fn control(db: &mut SqliteConnection, statement: &'static str) -> Result<(), StoreError> {
     query(statement).execute(db).await.map(drop).map_err(|e| error::sqlx(&e))
+}
+
+/// Leaves the result of a row of an adopted table for the store.
+async fn write_back_later(db: &mut SqliteConnection, id: i64) -> Result<(), StoreError> {
+    let left = query(include_str!("adopt/inbox_unwritten.sql"))
+        .bind(format!("[{id}]"))
+        .bind("[]")
+        .bind(None::<String>)
+        .execute(db)
+        .await;
+    left.map(drop).map_err(|e| error::sqlx(&e))
 }
 
 async fn mark_processed(db: &mut SqliteConnection, work: &HandlerWork) -> Result<u64, StoreError> {

@@ -108,6 +108,8 @@ CASE
     ELSE ''::text
 END
 relais_inbox.unknown_since: timestamp with time zone
+relais_inbox.adopted_by: text COLLATE "C"
+relais_inbox.adopted_key: text COLLATE "C"
 relais_lane.scope: text COLLATE "C" NOT NULL
 relais_lane.lane: smallint NOT NULL
 relais_lane.owner: text COLLATE "C"
@@ -285,6 +287,7 @@ relais_dead_letter.relais_dead_letter_pkey: CREATE UNIQUE INDEX relais_dead_lett
 relais_dead_letter.relais_dead_letter_process: CREATE UNIQUE INDEX relais_dead_letter_process ON relais_dead_letter USING btree (message_id) WHERE ((origin = 'process'::text) AND (resolved_at IS NULL))
 relais_handled.relais_handled_age: CREATE INDEX relais_handled_age ON relais_handled USING btree (processed_at)
 relais_handled.relais_handled_pkey: CREATE UNIQUE INDEX relais_handled_pkey ON relais_handled USING btree (message_id, handler)
+relais_inbox.relais_inbox_adopted: CREATE INDEX relais_inbox_adopted ON relais_inbox USING btree (adopted_by, adopted_key) WHERE (adopted_by IS NOT NULL)
 relais_inbox.relais_inbox_dedupe: CREATE UNIQUE INDEX relais_inbox_dedupe ON relais_inbox USING btree (source_system, message_id)
 relais_inbox.relais_inbox_due: CREATE INDEX relais_inbox_due ON relais_inbox USING btree (next_attempt_at) WHERE ((status = ANY (ARRAY['RECEIVED'::text, 'RETRY'::text])) AND (next_attempt_at IS NOT NULL))
 relais_inbox.relais_inbox_fresh: CREATE INDEX relais_inbox_fresh ON relais_inbox USING btree (((id + 0))) WHERE ((status = ANY (ARRAY['RECEIVED'::text, 'RETRY'::text])) AND (next_attempt_at IS NULL))
@@ -322,7 +325,11 @@ relais_waiting.relais_waiting_pkey: CREATE UNIQUE INDEX relais_waiting_pkey ON r
 relais_worker.relais_worker_pkey: CREATE UNIQUE INDEX relais_worker_pkey ON relais_worker USING btree (scope, worker)
 -- triggers
 relais_inbox.relais_inbox_defaults: CREATE TRIGGER relais_inbox_defaults BEFORE INSERT ON relais_inbox FOR EACH ROW WHEN (((new.msg_key IS NULL) OR (new.headers IS NULL))) EXECUTE FUNCTION relais_inbox_defaults()
-relais_inbox.relais_inbox_json: CREATE TRIGGER relais_inbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_inbox FOR EACH ROW WHEN (((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))) EXECUTE FUNCTION relais_refuse()
+relais_inbox.relais_inbox_json: CREATE TRIGGER relais_inbox_json AFTER INSERT OR UPDATE OF payload, headers ON relais_inbox FOR EACH ROW WHEN (
+        CASE
+            WHEN (new.adopted_by IS NULL) THEN ((((new.payload)::json IS NULL) <> (new.payload IS NULL)) OR (json_typeof((new.headers)::json) IS DISTINCT FROM 'object'::text))
+            ELSE false
+        END) EXECUTE FUNCTION relais_refuse()
 -- functions
 function.relais_check_external: BEGIN
     IF EXISTS (SELECT FROM relais_worker AS w JOIN relais_lease AS l ON l.worker = w.worker

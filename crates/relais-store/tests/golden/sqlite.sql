@@ -143,7 +143,7 @@ CREATE TABLE relais_handled (
 
 CREATE INDEX relais_handled_age ON relais_handled (processed_at);
 
-CREATE TABLE relais_inbox (
+CREATE TABLE "relais_inbox" (
     id                 INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id > 0),
     message_id         TEXT NOT NULL CHECK (message_id <> ''),
     source_system      TEXT NOT NULL CHECK (source_system <> ''),
@@ -161,7 +161,7 @@ CREATE TABLE relais_inbox (
                            + 3 * length(msg_key)) % 64) STORED,
     aggregate_id       TEXT,
     event_type         TEXT,
-    payload            TEXT CHECK (json_valid(payload)),
+    payload            TEXT CHECK (adopted_by IS NOT NULL OR json_valid(payload)),
     headers            TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(headers))
                        CONSTRAINT relais_inbox_headers_are_an_object
                        CHECK (NOT json_valid(headers) OR json_type(headers) = 'object'),
@@ -185,9 +185,14 @@ CREATE TABLE relais_inbox (
                            substr(source_system, 1, max(instr(source_system, '::') - 1, 0))) STORED,
     -- Since when no live worker knows its event type.
     unknown_since      TEXT,
+    -- The adopted table of a copied row, and the primary key of the row there, as text.
+    adopted_by         TEXT,
+    adopted_key        TEXT,
     CONSTRAINT relais_inbox_dedupe UNIQUE (source_system, message_id),
     CONSTRAINT relais_inbox_payload_or_raw CHECK (payload IS NOT NULL OR raw_payload_base64 IS NOT NULL)
 ) STRICT;
+
+CREATE INDEX relais_inbox_adopted ON relais_inbox (adopted_by, adopted_key) WHERE adopted_by IS NOT NULL;
 
 CREATE INDEX relais_inbox_due ON relais_inbox (next_attempt_at)
     WHERE status IN ('RECEIVED', 'RETRY') AND next_attempt_at IS NOT NULL;
@@ -278,9 +283,11 @@ CREATE TABLE "relais_outbox" (
                     CONSTRAINT relais_outbox_headers_are_an_object
                     CHECK (headers = '{}' OR json_valid(headers) AND json_type(headers) = 'object'),
     -- A settlement does not change it, so SQLite does not check it again.
-    payload         TEXT NOT NULL CHECK (json_valid(payload)),
+    payload         TEXT NOT NULL CHECK (adopted_by IS NOT NULL OR json_valid(payload)),
     CONSTRAINT relais_outbox_message UNIQUE (message_id, destination)
 ) STRICT;
+
+CREATE INDEX relais_outbox_adopted ON relais_outbox (adopted_by, adopted_key) WHERE adopted_by IS NOT NULL;
 
 CREATE INDEX relais_outbox_cause ON relais_outbox (causation_id) WHERE causation_id IS NOT NULL;
 

@@ -213,7 +213,7 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
     }
     assert_eq!(
         schema.migrate().await.unwrap().applied,
-        ["worker_lease", "adopt", "lean_outbox", "sql_interface"]
+        ["worker_lease", "adopt", "lean_outbox", "sql_interface", "adopted_inbox"]
     );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.
@@ -274,7 +274,10 @@ async fn waiting_rows_of_the_version_before_wait_in_their_table() {
         assert!(matches!(died, Err(StoreError::Unavailable(_))), "after {kept}: {died:?}");
         assert_eq!(dump(&raw).await, before, "after {kept} statements");
     }
-    assert_eq!(schema.migrate().await.unwrap().applied, ["lean_outbox", "sql_interface"]);
+    assert_eq!(
+        schema.migrate().await.unwrap().applied,
+        ["lean_outbox", "sql_interface", "adopted_inbox"]
+    );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     let text = async |sql: &str| raw.query_one(sql, &[]).await.unwrap().get::<_, String>(0);
     let waiting = "SELECT string_agg(concat_ws(' ', id, msg_key, holds_key, due_at IS NULL, job_id), ',' ORDER BY id)

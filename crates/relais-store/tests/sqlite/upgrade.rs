@@ -291,7 +291,7 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
     }
     assert_eq!(
         bed.store.migrate().await.unwrap().applied,
-        ["worker_lease", "adopt", "lean_outbox", "sql_interface"]
+        ["worker_lease", "adopt", "lean_outbox", "sql_interface", "adopted_inbox"]
     );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.
@@ -336,6 +336,40 @@ const OLD_COLUMNS: &str =
     || coalesce(dispatched_at, '-') || created_at || payload || headers || lane, ' ')
     FROM (SELECT * FROM relais_outbox ORDER BY id)";
 
+/// Received messages of the version before, with a gap behind the last one.
+const OLD_RECEIVED: &str = "\
+INSERT INTO relais_inbox
+    (id, message_id, source_system, topic, partition_num, offset_num, msg_key, payload, raw_payload_base64, status,
+     attempts, next_attempt_at)
+VALUES (1, 'a', 's', 't', 0, 1, 'k', '{}', NULL, 'PROCESSED', 1, NULL),
+       (2, 'b', 'x::s', 't', 0, 2, 'k', NULL, 'e30=', 'SERDE_ERROR', 0, NULL),
+       (3, 'c', 's', 't', 0, 3, 'k', '{}', NULL, 'RETRY', 2, '2999-01-01T00:00:00.000Z'),
+       (9, 'd', 's', 't', 0, 4, 'k', '{}', NULL, 'RECEIVED', 0, NULL);
+DELETE FROM relais_inbox WHERE id = 9;";
+
+const RECEIVED_COLUMNS: &str =
+    "SELECT group_concat(id || message_id || source_system || inbox || msg_key || lane || status || attempts
+    || coalesce(payload, '-') || coalesce(raw_payload_base64, '-') || coalesce(next_attempt_at, '-') || received_at, ' ')
+    FROM (SELECT * FROM relais_inbox ORDER BY id)";
+
+#[tokio::test]
+async fn received_messages_of_the_version_before_stay_as_they_were() {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    let old = bed.store.clone().knowing(&SCRIPTS[..5]);
+    old.migrate().await.unwrap();
+    bed.raw().execute_batch(OLD_RECEIVED).unwrap();
+    let read = || bed.raw().query_row(RECEIVED_COLUMNS, [], |row| row.get::<_, String>(0)).unwrap();
+    let before = read();
+    assert_eq!(bed.store.migrate().await.unwrap().applied, ["adopted_inbox"]);
+    assert_eq!(read(), before);
+    // A program of the version before can still run beside.
+    old.check().await.unwrap();
+    let insert = "INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, msg_key, payload)
+                  VALUES ('e', 's', 't', 0, 5, 'k', '{}') RETURNING id";
+    let next: i64 = bed.raw().query_row(insert, [], |row| row.get(0)).unwrap();
+    assert_eq!(next, 10, "no id is used twice");
+}
+
 #[tokio::test]
 async fn rows_of_the_version_before_wait_or_are_fresh_as_they_were() {
     let bed = Bed::empty(SqliteOptions::default()).await;
@@ -351,7 +385,10 @@ async fn rows_of_the_version_before_wait_or_are_fresh_as_they_were() {
         assert_eq!((schema(&bed.raw()), columns()), (before.clone(), rows.clone()), "{kept}");
         old.check().await.unwrap();
     }
-    assert_eq!(bed.store.migrate().await.unwrap().applied, ["lean_outbox", "sql_interface"]);
+    assert_eq!(
+        bed.store.migrate().await.unwrap().applied,
+        ["lean_outbox", "sql_interface", "adopted_inbox"]
+    );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     assert_eq!(columns(), rows);
     assert_eq!(bed.count("pending_orders"), 6, "views of users stay");

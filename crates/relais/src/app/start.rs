@@ -78,6 +78,9 @@ impl App {
                 .copies(copies)
                 .handlers(&self.handlers)
                 .unknown_type_wait(self.unknown_type_wait);
+            if self.follows_adopted {
+                worker = worker.checking_payloads();
+            }
             worker.reader().start_heartbeat(running.inbox.subscribe());
             running.spawn("inbox".into(), Box::new(worker));
         }

@@ -3,10 +3,7 @@
 //! Each change is one transaction, which also removes the change: after a crash it is handled again. A change that
 //! fails stays, and the next pass continues behind it.
 
-use std::{
-    sync::PoisonError,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use deadpool_postgres::Transaction;
 use relais_core::{dead_letter::Resolution, outbox::OnDeadLetter};
@@ -15,17 +12,14 @@ use uuid::Uuid;
 
 use super::super::{StoreState, dead_letters, error::Failure, session::Client};
 use super::{
-    AdoptedTable,
+    inbox, install_rest, refresh,
     script::AdoptScript,
     write_back::{WriteBackResult, write_one},
 };
+use crate::adopt::{ACTOR, CHANGES_MAX};
 
-/// Most changes of one pass.
-const CHANGES_MAX: i64 = 100;
 /// The longest wait for a row of the application.
 const ROW_WAIT: Duration = Duration::from_millis(200);
-/// The actor in the audit log.
-const ACTOR: &str = "relais";
 
 /// Handles changes; returns how many.
 pub(in super::super) async fn follow(
@@ -37,15 +31,15 @@ pub(in super::super) async fn follow(
         return Ok(0);
     }
     if adopted.is_due() {
-        adopted.install_rest(client).await?;
-        adopted.refresh(client).await?;
+        install_rest(adopted, client).await?;
+        refresh(adopted, client).await?;
     }
     let tables = adopted.all();
     let scripts: Vec<&AdoptScript> =
-        tables.iter().filter_map(|table: &AdoptedTable| table.script.as_deref()).collect();
+        tables.iter().filter_map(|table| table.script.as_deref()).collect();
     let names: Vec<&str> = scripts.iter().map(|script| script.name.as_str()).collect();
-    let after = *adopted.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-    let rows = client.query(adopt_sql!("changes"), &[&after, &names, &CHANGES_MAX]).await?;
+    let values: [&(dyn ToSql + Sync); 3] = [&adopted.cursor(), &names, &(CHANGES_MAX as i64)];
+    let rows = client.query(adopt_sql!("changes"), &values).await?;
     let mut handled = 0;
     for change in rows.iter().map(AdoptedChange::of) {
         let found = scripts.iter().find(|script| script.name == change.adopted_by);
@@ -57,19 +51,15 @@ pub(in super::super) async fn follow(
             Err(failure) => return Err(failure),
         }
     }
-    let next = match rows.last() {
-        Some(last) if rows.len() as i64 == CHANGES_MAX => last.get(0),
-        _ => 0,
-    };
-    *adopted.cursor.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    adopted.pass_ended(rows.last().map(|last| last.get(0)), rows.len());
     Ok(handled)
 }
 
 /// A row of `relais_adopted_change`.
-struct AdoptedChange {
+pub(super) struct AdoptedChange {
     id: i64,
-    adopted_by: String,
-    adopted_key: String,
+    pub(super) adopted_by: String,
+    pub(super) adopted_key: String,
     message_id: Uuid,
     is_reset: bool,
 }
@@ -97,27 +87,47 @@ async fn handle(
         return Ok(false);
     }
     transaction.execute(adopt_sql!("unvalidated"), &[]).await?;
-    let AdoptedChange { message_id, adopted_by, adopted_key, .. } = change;
-    let copies = transaction
-        .query(adopt_sql!("lock_copies"), &[message_id, adopted_by, adopted_key])
-        .await?;
-    let copies: Vec<AdoptedCopy> = copies.iter().map(AdoptedCopy::of).collect();
-    match (change.is_reset, copies.first()) {
-        (false, Some(copy)) => {
-            let written = write_one(&mut transaction, script, copy.id, ROW_WAIT).await?;
-            if written == WriteBackResult::No {
-                return Ok(false);
-            }
+    let is_done = match (script.is_inbox, change.is_reset) {
+        (true, true) => inbox::reset(&mut transaction, script, change).await?,
+        (true, false) => {
+            let copy = inbox::linked(&transaction, change).await?;
+            write_late(&mut transaction, script, copy).await?
         }
-        (false, None) => {}
-        (true, Some(_)) => reset(&transaction, script, change, &copies).await?,
-        // Its copy was removed by the retention.
-        (true, None) => {
-            transaction.execute(script.copy_one.as_str(), &[adopted_key]).await?;
+        (false, true) => {
+            reset(&transaction, script, change, &copies(&transaction, change).await?).await?;
+            true
         }
+        (false, false) => {
+            let newest = copies(&transaction, change).await?.first().map(|copy| copy.id);
+            write_late(&mut transaction, script, newest).await?
+        }
+    };
+    if !is_done {
+        return Ok(false);
     }
     transaction.commit().await?;
     Ok(true)
+}
+
+/// Writes a result that could not be written before; returns whether it is written. A copy may have been removed.
+pub(super) async fn write_late(
+    transaction: &mut Transaction<'_>,
+    script: &AdoptScript,
+    copy: Option<i64>,
+) -> Result<bool, Failure> {
+    let Some(copy) = copy else { return Ok(true) };
+    Ok(write_one(transaction, script, copy, ROW_WAIT).await? == WriteBackResult::Yes)
+}
+
+/// Locks and returns the copies of a row, newest first.
+async fn copies(
+    transaction: &Transaction<'_>,
+    change: &AdoptedChange,
+) -> Result<Vec<AdoptedCopy>, Failure> {
+    let AdoptedChange { message_id, adopted_by, adopted_key, .. } = change;
+    let values: [&(dyn ToSql + Sync); 3] = [message_id, adopted_by, adopted_key];
+    let copies = transaction.query(adopt_sql!("lock_copies"), &values).await?;
+    Ok(copies.iter().map(AdoptedCopy::of).collect())
 }
 
 /// A copy of an adopted row.
@@ -134,7 +144,7 @@ impl AdoptedCopy {
     }
 }
 
-/// Sends what the row has now. A waiting copy that differs is withdrawn and copied again: if it is in flight, its
+/// Sends what the row has now; a copy may have been removed by the retention. A waiting copy that differs is withdrawn and copied again: if it is in flight, its
 /// settlement finds no row, and the new copy is sent too.
 async fn reset(
     transaction: &Transaction<'_>,
@@ -178,7 +188,9 @@ async fn reset(
 async fn withdraw(transaction: &Transaction<'_>, id: i64, reason: &str) -> Result<(), Failure> {
     let by = (ACTOR, reason);
     dead_letters::fail_pending_in(transaction, id, OnDeadLetter::Skip, by).await?;
-    if let Some(letter) = transaction.query_opt(adopt_sql!("open_letter"), &[&id]).await? {
+    if let Some(letter) =
+        transaction.query_opt(adopt_sql!("open_letter"), &[&id, &"outbox"]).await?
+    {
         dead_letters::resolve_in(transaction, letter.get(0), Resolution::Discarded, by).await?;
     }
     transaction.execute(adopt_sql!("withdraw"), &[&id]).await?;
@@ -193,7 +205,7 @@ async fn send_again(
     id: i64,
 ) -> Result<(), Failure> {
     let reason = format!("row {} of {} was reset", change.adopted_key, script.name);
-    let letter = transaction.query_opt(adopt_sql!("open_letter"), &[&id]).await?;
+    let letter = transaction.query_opt(adopt_sql!("open_letter"), &[&id, &"outbox"]).await?;
     match letter {
         Some(letter) => {
             let letter: Uuid = letter.get(0);

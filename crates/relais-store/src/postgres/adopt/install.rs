@@ -4,19 +4,16 @@ use relais_core::store::StoreError;
 use tokio_postgres::{Error, Row, error::SqlState};
 
 use super::super::{error::Failure, session::Client};
-use super::{
-    AdoptionReport, InstallationOutcome, InstalledAdoption,
-    catalog::{self, FoundTable},
-    layout::Adoption,
-    script::AdoptScript,
+use super::{catalog, script::AdoptScript};
+use crate::adopt::{
+    Adoption, AdoptionReport, InstallationOutcome, InstalledAdoption, NOT_MIGRATED, TriggerState,
+    cannot_adopt, catalog::FoundTable, late, only_once,
 };
 
 /// The longest wait for writers of the table; new writers wait meanwhile.
 pub(super) const LOCK_TIMEOUT: &str = "10s";
 /// The same for an installation that a running program repeats.
 pub(super) const REPEAT_LOCK_TIMEOUT: &str = "1s";
-const INSTALL: &str = "run `relais adopt install`";
-const NOT_MIGRATED: &str = "the tables of relais do not exist here; run `relais migrate`";
 
 /// Compares tables and triggers with the descriptions.
 pub(super) async fn check(
@@ -24,16 +21,16 @@ pub(super) async fn check(
     adoptions: &[Adoption],
 ) -> Result<Vec<AdoptionReport>, Failure> {
     let mut reports = Vec::new();
-    let mut seen: Vec<u32> = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
     let is_migrated: bool = client.query_one(adopt_sql!("is_migrated"), &[]).await?.get(0);
     for adoption in adoptions {
         let problems = match catalog::read(client, adoption).await? {
             Err(problems) => problems,
-            Ok(table) if seen.contains(&table.oid) => {
+            Ok(table) if seen.contains(&table.name) => {
                 vec![format!("{} is adopted twice; remove one of the two", table.name)]
             }
             Ok(table) => {
-                seen.push(table.oid);
+                seen.push(table.name.clone());
                 let mut problems = table.rights.clone();
                 problems.extend(table.dead_letters.iter().flat_map(|t| t.problems.clone()));
                 match is_migrated {
@@ -56,51 +53,13 @@ async fn installed_problems(
     table: &FoundTable,
 ) -> Result<Vec<String>, Failure> {
     let script = AdoptScript::of(adoption, table);
-    let state = state(client, table.oid, &script).await?;
-    let mut problems: Vec<String> = state.problem(&script).into_iter().collect();
-    let late: i64 = client.query_one(adopt_sql!("late"), &[&script.name]).await?.get(0);
-    if late > 0 {
-        problems.push(format!(
-            "{late} results wait for more than a minute to be written into {}; is a row locked, or does a \
-             trigger or constraint of the table refuse the UPDATE?",
-            script.name
-        ));
-    }
-    Ok(problems)
+    let state = state(client, &script).await?;
+    let results: i64 = client.query_one(adopt_sql!("late"), &[&script.name]).await?.get(0);
+    Ok(state.problem(&script.name).into_iter().chain(late(&script.name, results)).collect())
 }
 
-/// The triggers of a table.
-enum TriggerState {
-    Missing,
-    /// They are those of the script.
-    Same,
-    Disabled,
-    Different,
-}
-
-impl TriggerState {
-    fn problem(&self, script: &AdoptScript) -> Option<String> {
-        let table = &script.name;
-        Some(match self {
-            Self::Same => return None,
-            Self::Missing => format!("{table} has no triggers of relais; {INSTALL}"),
-            Self::Disabled => format!(
-                "a trigger of relais on {table} is disabled: new rows are not copied; ALTER TABLE {table} \
-                 ENABLE TRIGGER relais_adopted_copy, ENABLE TRIGGER relais_adopted_reset"
-            ),
-            Self::Different => {
-                format!("the triggers on {table} were made from another configuration; {INSTALL}")
-            }
-        })
-    }
-}
-
-async fn state(
-    client: &Client<'_>,
-    oid: u32,
-    script: &AdoptScript,
-) -> Result<TriggerState, Failure> {
-    let rows = client.query(adopt_sql!("installed"), &[&oid]).await?;
+async fn state(client: &Client<'_>, script: &AdoptScript) -> Result<TriggerState, Failure> {
+    let rows = client.query(adopt_sql!("installed"), &[&script.name]).await?;
     if rows.is_empty() {
         return Ok(TriggerState::Missing);
     }
@@ -113,29 +72,20 @@ async fn state(
     Ok(if is_enabled { TriggerState::Same } else { TriggerState::Disabled })
 }
 
-/// Returns the table and its script, or the reasons why it cannot be adopted as an error.
-async fn script(
-    client: &Client<'_>,
-    adoption: &Adoption,
-) -> Result<(FoundTable, AdoptScript), Failure> {
-    let cannot = |problems: &[String]| {
-        let text = format!("cannot adopt {}: {}", adoption.table, problems.join("; "));
-        Failure::from(StoreError::setup(text))
-    };
+/// Returns the script of a table, or the reasons why it cannot be adopted as an error.
+async fn script(client: &Client<'_>, adoption: &Adoption) -> Result<AdoptScript, Failure> {
+    let cannot = |problems: &[String]| cannot_adopt(&adoption.table, problems);
     let table = catalog::read(client, adoption).await?.map_err(|problems| cannot(&problems))?;
     match &table.dead_letters {
-        Some(letters) if !letters.problems.is_empty() => Err(cannot(&letters.problems)),
-        _ => {
-            let script = AdoptScript::of(adoption, &table);
-            Ok((table, script))
-        }
+        Some(letters) if !letters.problems.is_empty() => Err(cannot(&letters.problems).into()),
+        _ => Ok(AdoptScript::of(adoption, &table)),
     }
 }
 
 pub(super) async fn print(client: &Client<'_>, adoptions: &[Adoption]) -> Result<String, Failure> {
     let mut out = String::new();
     for adoption in adoptions {
-        out.push_str(&script(client, adoption).await?.1.print(adoption.existing));
+        out.push_str(&script(client, adoption).await?.print(adoption.existing));
     }
     Ok(out)
 }
@@ -163,16 +113,12 @@ pub(super) async fn install(
 async fn install_one(
     client: &mut Client<'_>,
     adoption: &Adoption,
-    seen: &mut Vec<u32>,
+    seen: &mut Vec<String>,
     lock_timeout: &str,
 ) -> Result<InstalledAdoption, Failure> {
-    let (FoundTable { oid, .. }, script) = script(client, adoption).await?;
-    if seen.contains(&oid) {
-        let text = format!("cannot adopt {} twice; remove one `[[adopt]]`", script.name);
-        return Err(StoreError::setup(text).into());
-    }
-    seen.push(oid);
-    let found = state(client, oid, &script).await?;
+    let script = script(client, adoption).await?;
+    only_once(seen, &script.name)?;
+    let found = state(client, &script).await?;
     let mut installed = InstalledAdoption { table: script.name.clone(), changed: false, copied: 0 };
     if !matches!(found, TriggerState::Same | TriggerState::Disabled) {
         let is_first = matches!(found, TriggerState::Missing);
@@ -233,7 +179,7 @@ pub(super) async fn remove(
 ) -> Result<Option<String>, Failure> {
     let Some(row) = catalog::find(client, table).await? else { return Ok(None) };
     let table = catalog::of_row(&row);
-    let rows = client.query(adopt_sql!("installed"), &[&table.oid]).await?;
+    let rows = client.query(adopt_sql!("installed"), &[&table.name]).await?;
     if rows.is_empty() {
         return Ok(None);
     }

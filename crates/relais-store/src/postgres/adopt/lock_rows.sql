@@ -2,7 +2,7 @@
 -- committed.
 WITH settled AS MATERIALIZED (
     SELECT o.adopted_key::text:::key_type AS key
-    FROM relais_outbox AS o
+    FROM :copies AS o
     WHERE o.id = ANY ($1::bigint[]) AND o.adopted_by = $2
     FOR NO KEY UPDATE SKIP LOCKED)
 SELECT FROM :table AS t

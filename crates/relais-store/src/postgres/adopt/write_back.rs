@@ -10,7 +10,8 @@ use futures_util::future::try_join3;
 use tokio_postgres::{Error, error::SqlState, types::ToSql};
 
 use super::super::error::Failure;
-use super::{AdoptedTable, script::AdoptScript};
+use super::script::AdoptScript;
+use crate::adopt::{AdoptedTable, SettledCopies};
 
 /// The longest wait for rows of the application: for a batch, then for each of its rows.
 const BATCH_WAIT: Duration = Duration::from_millis(200);
@@ -18,16 +19,14 @@ const ROW_WAIT: Duration = Duration::from_millis(50);
 /// After this many rows that could not be written one by one, the others of the batch wait too.
 const FAILURES_MAX: usize = 3;
 
-/// Writes back the results of copies of these ids, as they are now; with a destination, only into tables whose rows
-/// may have it.
+/// Writes back the results of copies of these ids, as they are now, into the tables that they may be of.
 pub(in super::super) async fn write_back(
     transaction: &mut Transaction<'_>,
-    tables: &[AdoptedTable],
-    destination: Option<&str>,
+    tables: &[AdoptedTable<AdoptScript>],
+    copies: SettledCopies<'_>,
     ids: &[i64],
 ) -> Result<(), Failure> {
-    let is_asked =
-        |table: &&AdoptedTable| destination.is_none_or(|name| table.adoption.may_have(name));
+    let is_asked = |table: &&AdoptedTable<AdoptScript>| table.concerns(copies);
     for script in tables.iter().filter(is_asked).filter_map(|table| table.script.as_deref()) {
         let mut left = Vec::new();
         if let Some(bury) = &script.bury {
@@ -39,12 +38,12 @@ pub(in super::super) async fn write_back(
         }
         left.sort_unstable();
         left.dedup();
-        postpone(transaction, &left, &[], Some(&script.name)).await?;
+        postpone(transaction, copies, &left, (&[], Some(&script.name))).await?;
     }
     if tables.iter().filter(is_asked).any(|table| table.script.is_none()) {
         let scripts = tables.iter().filter_map(|table| table.script.as_deref());
         let written: Vec<&str> = scripts.map(|script| script.name.as_str()).collect();
-        postpone(transaction, ids, &written, None).await?;
+        postpone(transaction, copies, ids, (&written, None)).await?;
     }
     Ok(())
 }
@@ -159,12 +158,16 @@ fn is_about_rows(error: &Error) -> bool {
 /// Leaves results for later: of one table, or of all but those that are written.
 async fn postpone(
     transaction: &Transaction<'_>,
+    copies: SettledCopies<'_>,
     ids: &[i64],
-    written: &[&str],
-    table: Option<&str>,
+    (written, table): (&[&str], Option<&str>),
 ) -> Result<(), Failure> {
     if !ids.is_empty() {
-        transaction.execute(adopt_sql!("unwritten"), &[&ids, &written, &table]).await?;
+        let sql = match copies {
+            SettledCopies::Outbox(_) => adopt_sql!("unwritten"),
+            SettledCopies::Inbox => adopt_sql!("inbox_unwritten"),
+        };
+        transaction.execute(sql, &[&ids, &written, &table]).await?;
     }
     Ok(())
 }

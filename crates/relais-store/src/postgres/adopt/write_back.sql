@@ -2,11 +2,11 @@
 -- commit. A copy that another transaction holds is written back by that one. A row that the application changed during
 -- the call is not marked: it is sent again.
 WITH settled AS MATERIALIZED (
-    SELECT o.adopted_key::text:::key_type AS key, o.status, o.attempts, o.dispatched_at, o.next_attempt_at,
-           o.error_message
-    FROM relais_outbox AS o
+    SELECT o.adopted_key::text:::key_type AS key, :state AS state, o.attempts,
+           o.:done_at AS done_at, o.next_attempt_at, o.error_message
+    FROM :copies AS o
     WHERE o.id = ANY ($1::bigint[]) AND o.adopted_by = $2 AND :written
-      AND (o.status = 'PENDING' OR NOT EXISTS (SELECT FROM relais_adopted_change AS c
+      AND (:open OR NOT EXISTS (SELECT FROM relais_adopted_change AS c
                 WHERE c.adopted_by = $2 AND c.adopted_key = o.adopted_key AND c.kind = 'reset'))
     FOR NO KEY UPDATE SKIP LOCKED),
 locked AS MATERIALIZED (

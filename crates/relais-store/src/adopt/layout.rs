@@ -19,6 +19,9 @@ pub enum AdoptPreset {
     /// `outbox_min(id, destination, payload, status, next_attempt_at, attempts)`, states `PENDING`,
     /// `DISPATCHED`, `FAILED`.
     Minimal,
+    /// `inbox_min(id, message_id, source_system, payload, raw_payload_base64, status, next_attempt_at, attempts)`,
+    /// states `RECEIVED`, `RETRY`, `PROCESSED`, `FAILED`. Its rows are received messages: they go to the inbox.
+    MinimalInbox,
     /// `outboxevent(id, aggregatetype, aggregateid, type, payload)`: rows may be deleted at once.
     Debezium,
     /// Every column is named in the configuration.
@@ -31,6 +34,7 @@ impl SettingWords for AdoptPreset {
         ("ef-core", Self::EfCore),
         ("jdbc", Self::Jdbc),
         ("minimal", Self::Minimal),
+        ("minimal-inbox", Self::MinimalInbox),
         ("debezium", Self::Debezium),
         ("custom", Self::Custom),
     ];
@@ -86,6 +90,16 @@ impl AdoptPreset {
                 ("next_attempt_at", "next_attempt_at"),
                 ("attempts", "attempts"),
             ],
+            Self::MinimalInbox => &[
+                ("id", "id"),
+                ("message_id", "message_id"),
+                ("source", "source_system"),
+                ("payload", "payload"),
+                ("raw_payload", "raw_payload_base64"),
+                ("status", "status"),
+                ("next_attempt_at", "next_attempt_at"),
+                ("attempts", "attempts"),
+            ],
             Self::Debezium => &[
                 ("id", "id"),
                 ("aggregate_type", "aggregatetype"),
@@ -102,18 +116,27 @@ impl AdoptPreset {
             Self::OrderService => &[("new", "NEW"), ("sent", "SENT"), ("failed", "FAILED")],
             Self::Jdbc => &[("new", "NEW"), ("sent", "PUBLISHED"), ("failed", "FAILED")],
             Self::Minimal => &[("new", "PENDING"), ("sent", "DISPATCHED"), ("failed", "FAILED")],
+            Self::MinimalInbox => &[
+                ("new", "RECEIVED"),
+                ("sent", "PROCESSED"),
+                ("failed", "FAILED"),
+                ("retry", "RETRY"),
+            ],
             Self::EfCore | Self::Debezium | Self::Custom => &[],
         }
     }
 }
 
 /// The meanings that a column may have: the keys of `columns`.
-pub const ADOPT_COLUMNS: [&str; 14] = [
+pub const ADOPT_COLUMNS: [&str; 17] = [
     "id",
+    "message_id",
+    "source",
     "aggregate_type",
     "aggregate_id",
     "event_type",
     "payload",
+    "raw_payload",
     "headers",
     "key",
     "category",
@@ -125,19 +148,28 @@ pub const ADOPT_COLUMNS: [&str; 14] = [
     "error",
 ];
 
-/// The states that a status column may have: the keys of `states`.
-pub const ADOPT_STATES: [&str; 3] = ["new", "sent", "failed"];
+/// The columns that only an inbox table has, and those that only an outbox table has.
+const OF_INBOX: [&str; 3] = ["message_id", "source", "raw_payload"];
+const OF_OUTBOX: [&str; 2] = ["aggregate_type", "category"];
+
+/// The states that a status column may have: the keys of `states`. Without a word for `retry`, a row that waits for
+/// another attempt has that of `new`.
+pub const ADOPT_STATES: [&str; 4] = ["new", "sent", "failed", "retry"];
+/// The states that a table with a status column needs.
+const NEEDED_STATES: [&str; 3] = ["new", "sent", "failed"];
 
 /// The destination of the copied rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdoptDestination {
+    /// The rows are received messages: they are copied into the inbox of this name, which may be empty.
+    Inbox(String),
     /// All rows have this one.
     Name(String),
     /// A column of the table names it.
     Column(String),
 }
 
-/// One adopted table: an outbox table of the application, in the database of the store.
+/// One adopted table: an outbox or inbox table of the application, in the database of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Adoption {
@@ -175,9 +207,23 @@ impl Adoption {
         find(&self.states, meaning, self.preset.states()).filter(|word| !word.is_empty())
     }
 
+    /// Returns whether its rows are received messages.
+    pub fn is_inbox(&self) -> bool {
+        matches!(self.destination, AdoptDestination::Inbox(_))
+    }
+
+    /// Returns the column that has the destination of each row, if there is one.
+    pub(crate) fn destination_column(&self) -> Option<&str> {
+        match &self.destination {
+            AdoptDestination::Column(column) => Some(column),
+            AdoptDestination::Name(_) | AdoptDestination::Inbox(_) => None,
+        }
+    }
+
     /// Returns whether its rows may have this destination.
     pub fn may_have(&self, destination: &str) -> bool {
         match &self.destination {
+            AdoptDestination::Inbox(_) => false,
             AdoptDestination::Name(name) => name == destination,
             AdoptDestination::Column(_) => true,
         }
@@ -199,13 +245,14 @@ impl Adoption {
             }
         }
         if self.column("status").is_some() {
-            for needed in ADOPT_STATES.iter().filter(|state| self.state(state).is_none()) {
+            for needed in NEEDED_STATES.iter().filter(|state| self.state(state).is_none()) {
                 let why = format!("needs a word for `{needed}`, because there is a status column");
                 refusals.push(("states", why));
             }
-            let words: Vec<_> = ADOPT_STATES.iter().filter_map(|state| self.state(state)).collect();
-            if words.first().is_some_and(|new| words[1..].contains(new)) {
-                let why = "`new` must differ from `sent` and `failed`".to_owned();
+            let ends = [self.state("sent"), self.state("failed")];
+            let open = [self.state("new"), self.state("retry")];
+            if open.iter().flatten().any(|word| ends.contains(&Some(word))) {
+                let why = "`new` and `retry` must differ from `sent` and `failed`".to_owned();
                 refusals.push(("states", why));
             }
         } else if !self.states.is_empty() {
@@ -214,9 +261,16 @@ impl Adoption {
         if self.dead_letters.is_some() && self.preset != AdoptPreset::EfCore {
             refusals.push(("dead_letters", "is for the preset `ef-core`".to_owned()));
         }
+        let others: &[&str] = if self.is_inbox() { &OF_OUTBOX } else { &OF_INBOX };
+        for (name, _) in self.columns.iter().filter(|(name, _)| others.contains(&name.as_str())) {
+            let kind = if self.is_inbox() { "an outbox" } else { "an inbox" };
+            refusals.push(("columns", format!("`{name}` is a column of {kind} table")));
+        }
         let mut names = self.columns.iter().chain(&self.states).map(|(_, value)| value.as_str());
         let destination = match &self.destination {
-            AdoptDestination::Name(name) | AdoptDestination::Column(name) => name.as_str(),
+            AdoptDestination::Name(name)
+            | AdoptDestination::Column(name)
+            | AdoptDestination::Inbox(name) => name.as_str(),
         };
         // They are put into the text of functions.
         let is_odd = |text: &str| text.chars().any(char::is_control) || text.contains("$relais$");
@@ -267,7 +321,7 @@ mod tests {
         let status = [both[0], both[1], ("status", "state")];
         assert_eq!(custom(&status, &[("new", "N"), ("sent", "S"), ("failed", "F")]), [""; 0]);
         let equal = custom(&status, &[("new", "N"), ("sent", "N"), ("failed", "F")]);
-        assert_eq!(equal, ["states: `new` must differ from `sent` and `failed`"]);
+        assert_eq!(equal, ["states: `new` and `retry` must differ from `sent` and `failed`"]);
         assert_eq!(custom(&status, &[]).len(), 3);
         let unknown = custom(&[both[0], both[1], ("state", "x")], &[]);
         assert!(unknown[0].starts_with("columns: `state` is not known; one of id,"), "{unknown:?}");

@@ -1,0 +1,2 @@
+-- The copy of a row that was changed before it was handled: if it is in flight, its settlement finds no row.
+DELETE FROM relais_inbox WHERE id = $1 AND status IN ('RECEIVED', 'RETRY', 'SERDE_ERROR')

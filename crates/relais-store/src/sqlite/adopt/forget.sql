@@ -1,0 +1,1 @@
+DELETE FROM relais_adopted_change WHERE adopted_by = ?1
