@@ -258,7 +258,7 @@ fn open(
     options: &PostgresOptions,
     marks: &Arc<Marks>,
 ) -> Result<Pools, StoreError> {
-    let pool = |connections: usize, created: Option<Hook>| {
+    let pool = |config: &Config, connections: usize, created: Option<Hook>| {
         let method = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = match tls {
             Some(tls) => Manager::from_config(config.clone(), tls.clone(), method),
@@ -280,12 +280,13 @@ fn open(
         marks.forget_all();
         Ok(())
     });
-    let others = pool(shares.others, None)?;
+    let engine = session::of_engine(config);
+    let others = pool(config, shares.others, None)?;
     // Waiting and connecting have a limit each.
     let wait = options.connect_timeout * 2;
     Ok(Pools {
-        lanes: Lender::owned(pool(shares.lanes, None)?, wait),
-        work: Lender::owned(pool(shares.work, Some(forget))?, wait),
+        lanes: Lender::owned(pool(&engine, shares.lanes, None)?, wait),
+        work: Lender::owned(pool(&engine, shares.work, Some(forget))?, wait),
         others: Lender::shared(others.clone(), wait),
         handlers: others,
     })

@@ -14,7 +14,7 @@ use std::sync::{
 
 use deadpool_postgres::Transaction;
 use tokio_postgres::{
-    Error, IsolationLevel, Row, RowStream, Statement, ToStatement,
+    Config, Error, IsolationLevel, Row, RowStream, Statement, ToStatement,
     types::{BorrowToSql, ToSql, Type},
 };
 
@@ -90,6 +90,17 @@ pub(super) fn startup_options(options: &PostgresOptions) -> String {
         text.push_str(&format!(" -c search_path={escaped}"));
     }
     text
+}
+
+/// Returns the configuration of connections that only the engine uses. Its statements are written so that one plan
+/// serves all values; the server would otherwise plan a fetch again for each of them, which costs a
+/// millisecond. What operators read and the statements of users are planned as the server likes.
+pub(super) fn of_engine(config: &Config) -> Config {
+    let mut engine = config.clone();
+    if let Some(options) = config.get_options().filter(|options| options.contains(STARTED)) {
+        engine.options(format!("{options} -c plan_cache_mode=force_generic_plan"));
+    }
+    engine
 }
 
 /// The setting that shows that the options of the connection arrived.
