@@ -10,6 +10,7 @@ mod drive;
 mod halt;
 mod halving;
 mod lease;
+mod read;
 mod settings;
 mod suspects;
 mod sweep;
@@ -54,10 +55,6 @@ use crate::{
 
 /// The rest after a job could not be planned: the job of another worker is open, or a lane was lost.
 const PLAN_PAUSE: Duration = Duration::from_millis(250);
-/// Most reads for one job. Each brings rows of other keys: a job has one row of each key.
-const PLAN_READS_MAX: usize = 8;
-/// The minimum time between two counts of waiting rows, which choose between a job and single calls.
-const COUNT_EVERY: Duration = Duration::from_millis(100);
 
 /// The reader of rows that are not in a job.
 #[expect(clippy::large_enum_variant, reason = "there is one for each destination")]
@@ -177,20 +174,6 @@ impl BulkRelay {
         Ok(true)
     }
 
-    /// Counts waiting rows, if there is a relay for few rows, and records whether there are too many for it.
-    async fn count(&mut self) -> Result<(), StoreError> {
-        let RowReader::Auto(relay) = &mut self.rows else { return Ok(()) };
-        // Rows after a quiet time are counted before the relay begins with them.
-        if Instant::now() < self.count_at && !relay.reader().queues.is_empty() {
-            return Ok(());
-        }
-        let limit = self.settings.threshold.clamp(1, JOB_ROWS_MAX as usize);
-        self.many =
-            self.fetch(limit, Vec::new()).await?.is_some_and(|(_, rows)| rows.len() >= limit);
-        self.count_at = Instant::now() + COUNT_EVERY;
-        Ok(())
-    }
-
     /// Plans a job of the waiting rows.
     async fn plan(&mut self) -> Result<PassOutcome, StoreError> {
         // Releases surplus lanes, although nothing is read from them here.
@@ -241,57 +224,6 @@ impl BulkRelay {
 
     fn job_fence(&self, taken: &JobTakeover) -> JobFence {
         JobFence { job: taken.job.id, worker: self.worker.clone(), epoch: taken.job.epoch }
-    }
-
-    /// Reads more rows while those at hand have fewer keys than a job may have rows.
-    async fn fill(
-        &mut self,
-        lanes: &[OwnedLane],
-        rows: &mut Vec<OutboxRow>,
-        limit: usize,
-    ) -> Result<(), StoreError> {
-        for read in 1..PLAN_READS_MAX {
-            if rows.len() < read * limit || choose(rows, lanes, limit).len() >= limit {
-                return Ok(());
-            }
-            let keys: HashSet<&String> = rows.iter().map(|row| &row.msg_key).collect();
-            let keys = keys.into_iter().cloned().collect();
-            let Some((_, more)) = self.fetch(limit, keys).await? else { return Ok(()) };
-            rows.extend(more);
-        }
-        Ok(())
-    }
-
-    /// Reads rows of the owned lanes without their payloads, except those of some keys, and holds none.
-    async fn fetch(
-        &mut self,
-        limit: usize,
-        skip_keys: Vec<String>,
-    ) -> Result<Option<(Vec<OwnedLane>, Vec<OutboxRow>)>, StoreError> {
-        let keeper = self.reader().keeper();
-        let lanes = keeper.usable();
-        if lanes.is_empty() {
-            return Ok(None);
-        }
-        let scope = keeper.fence().scope.clone();
-        let payloads = Payloads::Omitted;
-        let fetch = Fetch { payloads, skip_keys, ..Fetch::new(scope, lanes.clone(), limit) };
-        Ok(Some((lanes, self.store.fetch_outbox(fetch).await?)))
-    }
-
-    /// Returns how long a job should still wait for more rows.
-    fn linger(&mut self, rows: usize, max: usize) -> Option<Duration> {
-        if rows == 0 || rows >= max || matches!(self.rows, RowReader::Auto(_)) {
-            self.waiting_since = None;
-            return None;
-        }
-        let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        let left = self.settings.linger.saturating_sub(since.elapsed());
-        if left.is_zero() {
-            self.waiting_since = None;
-            return None;
-        }
-        Some(left)
     }
 
     fn start(&mut self, taken: JobTakeover, asked_at: Instant) {

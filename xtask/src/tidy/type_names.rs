@@ -12,7 +12,11 @@ use super::{
 
 /// Names that exist more than once for a reason.
 const SHARED: &[(&str, &str)] = &[
+    ("AdoptScript", "one per driver, in modules of the same name"),
+    ("AdoptedChange", "one per driver, in modules of the same name"),
+    ("AdoptedCopy", "one per driver, in modules of the same name"),
     ("Columns", "private to accept.rs and enqueue.rs: the columns of their rows"),
+    ("CopyTemplates", "one per driver, in modules of the same name"),
     ("Database", "public in relais-testkit; private in the program"),
     (
         "Fault",
@@ -24,6 +28,7 @@ const SHARED: &[(&str, &str)] = &[
     ("ResolvedLetter", "one per driver, in modules of the same name"),
     ("SqlHydrator", "public, one per driver: relais::postgres::SqlHydrator"),
     ("Turn", "one per driver, in modules of the same name"),
+    ("WriteBackResult", "one per driver, in modules of the same name"),
 ];
 
 /// Most names that exist more than once, without those in [`SHARED`].

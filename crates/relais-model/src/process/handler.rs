@@ -42,7 +42,7 @@ pub enum HandlerAction {
     Return(SagaCommand, SagaAnswer, Crash),
 }
 
-/// Whether the worker is lost between two commits.
+/// A loss of the worker between two commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     None,

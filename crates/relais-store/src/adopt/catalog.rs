@@ -1,6 +1,6 @@
 //! An adopted table as the database has it, and whether it fits its description.
 
-use super::{ADOPT_COLUMNS, ADOPT_STATES, Adoption, terms::Dialect};
+use super::{ADOPT_COLUMNS, ADOPT_STATES, Adoption, terms::AdoptSql};
 
 /// A table of the database.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +87,7 @@ const DEAD_LETTER_COLUMNS: [(&str, &[&str]); 8] = [
 ];
 
 /// Returns what is wrong with a table of dead letters of the preset `ef-core`.
-pub(crate) fn judge_dead_letters<D: Dialect>(
+pub(crate) fn judge_dead_letters<D: AdoptSql>(
     adoption: &Adoption,
     outbox: &FoundTable,
     (name, columns): (String, &[FoundColumn]),
@@ -139,7 +139,7 @@ pub(crate) fn judge_dead_letters<D: Dialect>(
 }
 
 /// Returns what is wrong with the layout, and the rights that the role lacks.
-pub(crate) fn judge<D: Dialect>(
+pub(crate) fn judge<D: AdoptSql>(
     adoption: &Adoption,
     table: &FoundTable,
     role: &str,

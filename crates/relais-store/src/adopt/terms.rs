@@ -16,7 +16,7 @@ use super::{
 const NO_DESTINATION: &str = "(none)";
 
 /// The SQL of a database, where databases differ.
-pub(crate) trait Dialect {
+pub(crate) trait AdoptSql {
     /// False if a column holds values of any type.
     const IS_TYPED: bool;
     /// A time that is not known.
@@ -49,7 +49,7 @@ pub(crate) struct Terms<'a, D> {
     dialect: PhantomData<D>,
 }
 
-impl<'a, D: Dialect> Terms<'a, D> {
+impl<'a, D: AdoptSql> Terms<'a, D> {
     pub(crate) fn new(adoption: &'a Adoption, table: &'a FoundTable) -> Self {
         Self { adoption, table, dialect: PhantomData }
     }

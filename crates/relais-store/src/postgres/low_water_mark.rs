@@ -85,6 +85,8 @@ pub(super) struct Plan {
     pub(super) position: Option<i64>,
     /// The worker keeps the rows.
     is_kept: bool,
+    /// The number of times that the worker had given rows back.
+    kept_since: u64,
     generation: u64,
 }
 
@@ -189,6 +191,7 @@ impl Marks {
                 lowest: None,
                 position: None,
                 is_kept: false,
+                kept_since: 0,
                 generation: 0,
             };
         }

@@ -2,7 +2,7 @@
 
 use crate::adopt::{
     catalog::{FoundColumn, FoundTable},
-    terms::{Dialect, Terms},
+    terms::{AdoptSql, Terms},
 };
 
 /// The expressions of one table.
@@ -10,7 +10,7 @@ pub(super) type PostgresTerms<'a> = Terms<'a, PostgresDialect>;
 
 pub(super) struct PostgresDialect;
 
-impl Dialect for PostgresDialect {
+impl AdoptSql for PostgresDialect {
     const IS_TYPED: bool = true;
     const NO_TIME: &'static str = "NULL::timestamptz";
     const NOT_BY_RELAIS: &'static str =

@@ -34,6 +34,8 @@ pub(super) struct Mark {
     pub(super) at: i64,
     /// The id up to which every fresh row was returned or passed.
     ahead: i64,
+    /// Raised when the worker gives rows back: a fetch that began before that no longer moves `ahead`.
+    kept_since: u64,
     /// The id up to which all are decided.
     decided: i64,
     /// The last fetch was complete only up to a limit.
@@ -73,6 +75,7 @@ impl Mark {
             generation: 0,
             at: base,
             ahead: 0,
+            kept_since: 0,
             decided: 0,
             full: false,
             waiting: HashSet::new(),
@@ -95,6 +98,7 @@ impl Mark {
         }
         if kept == KeptRows::FromNow {
             self.ahead = 0;
+            self.kept_since += 1;
         }
         let at = if kept == KeptRows::All { self.at.max(self.ahead) } else { self.at };
         // What is below the position of a destination is found by the sweep.
@@ -126,6 +130,7 @@ impl Mark {
             lowest: ask_lowest.then_some(self.at),
             position: moves_position.then_some(self.base),
             is_kept: kept != KeptRows::None,
+            kept_since: self.kept_since,
             generation: self.generation,
         }
     }
@@ -148,7 +153,8 @@ impl Mark {
             self.reset();
         } else if let (Some(highest), Some(answer)) = (plan.ask, found.answer) {
             self.advance(highest, answer, plan);
-            if let Some(complete) = found.complete_to.filter(|_| plan.is_kept) {
+            let is_kept = plan.is_kept && plan.kept_since == self.kept_since;
+            if let Some(complete) = found.complete_to.filter(|_| is_kept) {
                 self.ahead = self.ahead.max(complete.min(self.decided));
             }
         }
@@ -436,5 +442,25 @@ mod tests {
         assert_eq!(check.fetch(&[15, 16], KeptRows::All, Some(11)), 10, "a writer was open");
         assert_eq!(check.fetch(&[17], KeptRows::All, Some(11)), 14);
         assert_eq!(check.fetch(&[11], KeptRows::FromNow, Some(11)), 10, "it gave rows back");
+    }
+
+    #[test]
+    fn the_late_answer_of_an_abandoned_fetch_does_not_move_the_next_walk() {
+        let mut check = OutboxCheck::new();
+        check.fetch(&[11, 12], KeptRows::FromNow, Some(11));
+        let abandoned = check.mark.begin(&LANES, check.now + ASK_EVERY, KeptRows::All);
+        check.fetch(&[11], KeptRows::FromNow, Some(11));
+        let rows = [12, 13].map(|id| SeenRow { id, fresh: true }).to_vec();
+        let answer = Some(MarkAnswer {
+            parked: false,
+            highest: None,
+            writers: HashSet::new(),
+            lowest: Some(11),
+            lowest_of_all: Some(11),
+        });
+        let (position, complete_to) = (Some(10), Some(13));
+        let found = FetchFindings { rows, decisions: 0, position, complete_to, answer };
+        check.mark.end(abandoned, found);
+        assert!(check.fetch(&[12], KeptRows::All, Some(11)) <= 11);
     }
 }

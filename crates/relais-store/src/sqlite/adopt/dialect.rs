@@ -3,7 +3,7 @@
 
 use crate::adopt::{
     catalog::{FoundColumn, FoundTable},
-    terms::{Dialect, Terms, fingerprint},
+    terms::{AdoptSql, Terms, fingerprint},
 };
 
 /// The expressions of one table.
@@ -16,7 +16,7 @@ const RELAIS_TIME: &str = "%Y-%m-%dT%H:%M:%fZ";
 /// The times of SQLite itself, which most libraries write.
 const SQLITE_TIME: &str = "%Y-%m-%d %H:%M:%f";
 
-impl Dialect for SqliteDialect {
+impl AdoptSql for SqliteDialect {
     const IS_TYPED: bool = false;
     const NO_TIME: &'static str = "NULL";
     const NOT_BY_RELAIS: &'static str = "";
