@@ -16,7 +16,6 @@ mod suspects;
 mod sweep;
 
 use std::{
-    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -24,9 +23,8 @@ use std::{
 use async_trait::async_trait;
 use relais_core::{
     bulk::{BulkLease, BulkTarget, JobFence, JobTakeover},
-    lane::OwnedLane,
     outbox::OutboxRow,
-    store::{Fetch, Payloads, StoreDriver, StoreError},
+    store::{StoreDriver, StoreError},
 };
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
