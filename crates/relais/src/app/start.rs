@@ -6,6 +6,7 @@ use relais_core::{
     inbox::subscriber_inbox,
     lane::Scope,
     process::TimerOwner,
+    query::Retention,
     source::Source,
     store::{Store, StoreDriver},
 };
@@ -15,7 +16,7 @@ use super::{App, handlers::Subscriber, remote};
 use crate::{
     adopted::AdoptedFollower,
     cleanup::Cleanup,
-    control::{ControlledWorkers, PausedTypes},
+    control::ControlledWorkers,
     inbox::{InboxWorker, ProcessWork},
     ingest::{Ingest, StoredPositions},
     lanes::LaneKeeper,
@@ -62,8 +63,7 @@ impl App {
         if !self.processes.is_empty() {
             let process_types = Some(self.processes.process_types());
             let owner = TimerOwner { process_types, inbox: self.inbox.clone() };
-            let paused = Arc::clone(&controlled.types);
-            spawn_timers(&mut running, &store, &alarm, paused, owner);
+            spawn_timers(&mut running, &store, &alarm, &controlled, owner);
         }
         let inbox = Arc::clone(&running.observer.inbox);
         // Without actions it could handle nothing: it would only take lanes from other workers.
@@ -98,8 +98,7 @@ impl App {
             running.spawn(format!("subscriber {name}"), Box::new(worker));
         }
         start_sources(&mut running, &store, (&self.inbox, &mut controlled), self.sources);
-        let cleanup = Cleanup::new(Arc::clone(&store), self.retention, running.observer());
-        running.spawn("cleanup".into(), Box::new(cleanup));
+        spawn_cleanup(&mut running, &store, self.retention);
         if self.follows_adopted {
             running.spawn("adopted".into(), Box::new(AdoptedFollower::new(Arc::clone(&store))));
         }
@@ -111,14 +110,20 @@ impl App {
     }
 }
 
+fn spawn_cleanup(running: &mut RunningApp, store: &Arc<dyn Store>, retention: Retention) {
+    let cleanup = Cleanup::new(Arc::clone(store), retention, running.observer());
+    running.spawn("cleanup".into(), Box::new(cleanup));
+}
+
 /// Starts the timers of processes.
 fn spawn_timers(
     running: &mut RunningApp,
     store: &Arc<dyn Store>,
     alarm: &Arc<Alarm>,
-    paused: Arc<PausedTypes>,
+    controlled: &ControlledWorkers,
     owner: TimerOwner,
 ) {
+    let paused = Arc::clone(&controlled.types);
     let counters = Arc::clone(&running.observer.processes);
     let (store, fired) = (Arc::clone(store), running.waker());
     let timers = Timers::new(store, Arc::clone(alarm), counters, paused, fired).of(owner);

@@ -44,11 +44,9 @@ impl InboxWorker {
                 changes.iter().for_each(warn);
                 let scope = &self.reader.keeper().fence().scope;
                 let inbox = scope.inbox().unwrap_or_default().to_owned();
-                let sent = changes.iter_mut().flat_map(|change| &mut change.messages);
-                let sent = sent.map(|message| {
-                    address(message, &inbox);
-                    message
-                });
+                let mut sent: Vec<_> =
+                    changes.iter_mut().flat_map(|change| &mut change.messages).collect();
+                sent.iter_mut().for_each(|message| address(message, &inbox));
                 let handling = self.handling(&entry.row);
                 self.mark(&entry.row, messages.iter_mut().chain(sent), handling);
                 log_handled(&entry.row);
