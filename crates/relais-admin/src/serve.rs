@@ -94,14 +94,17 @@ impl AdminListener {
         self.replace(probes(reason));
     }
 
-    /// Serves everything until the future is dropped, which closes every connection.
-    pub async fn serve(self, parts: AdminParts) -> io::Result<()> {
+    /// Serves everything from now on, until the future is dropped, which closes every connection.
+    pub fn serve(self, parts: AdminParts) -> impl Future<Output = io::Result<()>> + Send + use<> {
         let admin = Admin::new(parts);
         self.replace(admin.router());
         let Self { serving, _owned, .. } = self;
-        tokio::select! {
-            ended = serving => ended.map_err(io::Error::other),
-            never = Sampler::run(admin) => match never {},
+        async move {
+            let _owned = _owned;
+            tokio::select! {
+                ended = serving => ended.map_err(io::Error::other),
+                never = Sampler::run(admin) => match never {},
+            }
         }
     }
 

@@ -140,7 +140,7 @@ fn a_table_of_dead_letters_that_does_not_fit_delays_only_dead_letters(on: Backen
     assert_said(&shop.site.relais(&["adopt", "check"]), 0, &["ok"]);
     shop.sql("ALTER TABLE outbox_dead_letters RENAME COLUMN error TO problem");
     let said = shop.site.relais(&["adopt", "check"]);
-    assert_said(&said, 1, &["outbox_dead_letters has no column `error`"]);
+    assert_said(&said, 1, &["outbox_dead_letters", "has no column `error`"]);
     shop.target.answers(400);
     shop.sql(&presets::ef_insert(1));
     shop.wait("SELECT kind FROM relais_adopted_change", "unwritten");

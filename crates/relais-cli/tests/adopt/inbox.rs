@@ -80,7 +80,7 @@ fn a_message_that_was_received_before_is_not_handled_again_and_its_row_shows_the
 
 fn a_failed_message_is_handled_again_when_its_row_is_reset(on: Backend) {
     // The route needs an array that the first payload has not.
-    let route = adopt_inbox("") + "each = \"/lines\"\n";
+    let route = adopt_inbox("") + "each = \"payload:/lines\"\n";
     let Some(shop) = Shop::new(on, INBOX_MIN, &route) else { return };
     let running = shop.run();
     shop.sql(&receive("m-1", "{}"));
@@ -130,9 +130,11 @@ fn received_rows_that_wait_already_are_taken_along_with_their_new_payload(on: Ba
     assert_eq!(said["adopted"][0]["copied"], 1, "{said}");
     shop.sql("UPDATE inbox_min SET payload = '[3]' WHERE message_id = 'm-2'");
     let running = shop.run();
+    // The change is handled beside the delivery: the old payload may be sent before.
+    let first = shop.target.next().body;
+    let last = if first == "[2]" { shop.target.next().body } else { first };
+    assert_eq!(last, "[3]");
     row_is(&shop, "m-2", "PROCESSED 0");
-    // The change is handled beside the delivery: the old payload may have been sent before.
-    assert_eq!(shop.target.rest().last().map(String::as_str), Some("[3]"));
     running.stop();
 }
 

@@ -225,11 +225,11 @@ fn custom_names_every_column_with_capitals_quotes_and_an_enum(on: Backend) {
     };
     let Some(shop) = Shop::new(on, &ddl, &adopt) else { return };
     let running = shop.run();
-    shop.sql("INSERT INTO \"Out Box\" VALUES (7, '[ 7 ]')");
+    shop.sql("INSERT INTO \"Out Box\" (\"Key \"\"No\"\"\", \"Body\") VALUES (7, '[ 7 ]')");
     assert_eq!(shop.target.next().body, "[ 7 ]");
     shop.wait("SELECT \"State\" FROM \"Out Box\"", "it's done");
     shop.target.answers(400);
-    shop.sql("INSERT INTO \"Out Box\" VALUES (8, '[8]')");
+    shop.sql("INSERT INTO \"Out Box\" (\"Key \"\"No\"\"\", \"Body\") VALUES (8, '[8]')");
     let state = "SELECT concat_ws(' ', \"State\", \"Tries\", \"Why\") FROM \"Out Box\" WHERE CAST(\"Body\" AS text) = '[8]'";
     shop.wait(state, "broken 1 POS");
     running.stop();

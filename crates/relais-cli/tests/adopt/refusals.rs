@@ -67,7 +67,7 @@ fn a_column_of_a_wrong_type_is_refused(on: Backend) {
         Backend::Postgres => {
             ("bytea", ["column `payload`", "has type bytea; it must be text, varchar, json, jsonb"])
         }
-        Backend::Sqlite => ("blob", ["column `payload`", "has type blob; it must be text, json"]),
+        Backend::Sqlite => ("blob", ["column `payload`", "has type BLOB; it must be text, json"]),
     };
     let bytes = ORDER_SERVICE.replace("payload text", &format!("payload {bytes}"));
     refused(on, &bytes, &adopt("outbox", "order-service", ""), &texts);

@@ -323,6 +323,7 @@ fn migrations_are_applied_once_and_printed_for_others_to_apply() {
             "adopt",
             "lean_outbox",
             "sql_interface",
+            "business_keys",
             "adopted_inbox"
         ])
     );

@@ -322,7 +322,8 @@ fn understood(site: &Site, line: &str, place: &str) {
     let code = output.status.code();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     // Commands that open an editor or ask for confirmation need a terminal, which is missing here.
-    let alone = ["use a terminal", "cannot ask for confirmation"];
+    // The configuration adopts no table.
+    let alone = ["use a terminal", "cannot ask for confirmation", "has no [[adopt]]"];
     let is_understood =
         matches!(code, Some(0 | 1)) || alone.iter().any(|words| said.contains(words));
     assert!(is_understood, "{place} ended with {code:?}: {said}");

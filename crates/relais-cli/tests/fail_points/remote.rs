@@ -154,7 +154,7 @@ pub(crate) fn steps(harness: &mut CrashHarness) {
     let states = "SELECT business_key || ' ' || status FROM relais_process ORDER BY business_key";
     assert_eq!(harness.base.texts(states), ["bad COMPENSATED", "o-1 SUCCEEDED"]);
     assert!(harness.base.texts("SELECT message_id FROM relais_dead_letter").is_empty());
-    let log = "SELECT count(*) FROM relais_process_log WHERE event_type IN \
+    let log = "SELECT CAST(count(*) AS TEXT) FROM relais_process_log WHERE event_type IN \
                ('StepCompleted', 'StepFailed', 'CompensationCompleted')";
     assert_eq!(harness.base.texts(log), ["5"], "one reply for each command");
     let keys = shop.keys.lock().unwrap().clone();

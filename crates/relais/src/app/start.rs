@@ -1,6 +1,6 @@
 //! Starts the workers of an app.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use relais_core::{
     inbox::subscriber_inbox,
@@ -49,8 +49,7 @@ impl App {
             let heartbeat = observer.scope(&scope);
             LaneKeeper::under(Arc::clone(&lease), scope).report_to(heartbeat)
         };
-        let unserved = UnservedCheck::new(self.store.clone(), own, running.observer());
-        running.spawn("unserved".into(), Box::new(unserved));
+        spawn_unserved_check(&mut running, &self.store, own);
         for (name, destination) in self.destinations {
             let counters = running.observer.destination(&name);
             let lanes = (keeper(Scope::Outbox(name.clone())), self.lease);
@@ -108,6 +107,15 @@ impl App {
         running.spawn_loops(store, controlled, worker, self.poll_interval);
         running
     }
+}
+
+fn spawn_unserved_check(
+    running: &mut RunningApp,
+    store: &Arc<dyn StoreDriver>,
+    own: BTreeSet<String>,
+) {
+    let unserved = UnservedCheck::new(store.clone(), own, running.observer());
+    running.spawn("unserved".into(), Box::new(unserved));
 }
 
 fn spawn_cleanup(running: &mut RunningApp, store: &Arc<dyn Store>, retention: Retention) {
