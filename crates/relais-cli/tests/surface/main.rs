@@ -128,6 +128,7 @@ fn calls(id: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("process list", vec![]),
         ("process show", vec!["checkout/o-2"]),
         ("process log", vec!["checkout/o-2"]),
+        ("process verify", vec!["checkout/o-2"]),
         ("process pause", vec!["checkout/o-2", "--reason", "look"]),
         ("process resume", vec!["checkout/o-2", "--reason", "seen"]),
         ("process retry", vec!["checkout/o-2", "--dry-run"]),

@@ -66,7 +66,15 @@ fn the_owner_makes_the_tables_and_runtime_does_the_work() {
     }
     assert_eq!(
         owner.json(&["migrate"])["applied"],
-        json!(["relais", "worker_lease", "adopt", "lean_outbox", "sql_interface", "adopted_inbox"])
+        json!([
+            "relais",
+            "worker_lease",
+            "adopt",
+            "lean_outbox",
+            "sql_interface",
+            "business_keys",
+            "adopted_inbox"
+        ])
     );
     let needs = format!("GRANT SELECT, INSERT ON relais_audit TO {}_runtime", cast.schema.name);
     assert_said(&runtime.relais(&["check"]), 1, &[&needs]);
