@@ -291,7 +291,7 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
     }
     assert_eq!(
         bed.store.migrate().await.unwrap().applied,
-        ["worker_lease", "adopt", "lean_outbox", "sql_interface", "adopted_inbox"]
+        ["worker_lease", "adopt", "lean_outbox", "sql_interface", "business_keys", "adopted_inbox"]
     );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.
@@ -355,7 +355,7 @@ const RECEIVED_COLUMNS: &str =
 #[tokio::test]
 async fn received_messages_of_the_version_before_stay_as_they_were() {
     let bed = Bed::empty(SqliteOptions::default()).await;
-    let old = bed.store.clone().knowing(&SCRIPTS[..5]);
+    let old = bed.store.clone().knowing(&SCRIPTS[..6]);
     old.migrate().await.unwrap();
     bed.raw().execute_batch(OLD_RECEIVED).unwrap();
     let read = || bed.raw().query_row(RECEIVED_COLUMNS, [], |row| row.get::<_, String>(0)).unwrap();
@@ -387,7 +387,7 @@ async fn rows_of_the_version_before_wait_or_are_fresh_as_they_were() {
     }
     assert_eq!(
         bed.store.migrate().await.unwrap().applied,
-        ["lean_outbox", "sql_interface", "adopted_inbox"]
+        ["lean_outbox", "sql_interface", "business_keys", "adopted_inbox"]
     );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     assert_eq!(columns(), rows);
