@@ -4,6 +4,10 @@ use super::{ADOPT_COLUMNS, ADOPT_STATES, Adoption, terms::AdoptSql};
 
 /// A table of the database.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(
+    not(feature = "postgres"),
+    expect(dead_code, reason = "schemas and rights exist on PostgreSQL only")
+)]
 pub(crate) struct FoundTable {
     /// As it is written in SQL; with its schema on PostgreSQL.
     pub(crate) name: String,
