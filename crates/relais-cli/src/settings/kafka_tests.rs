@@ -229,6 +229,8 @@ fn keys_of_a_schema_registry_arrive_and_fit_together() {
              \"confluent-avro\"`, or remove it",
             "relais.toml:14:19: source[n].registry_tls_ca: needs a `registry_url` that starts with \
              https://",
+            "relais.toml:19:15: destination[d].schema_file: is not used; set `encoder` to \
+             `confluent-avro` or `confluent-json`, or remove it",
             "relais.toml:20:16: destination[d].registry_url: has a login in it; use `registry_user` \
              and `registry_password`",
         ],

@@ -170,15 +170,12 @@ fn call(section: &Section<'_>) -> Option<DeclaredCall> {
              business key is), not both",
         );
     }
+    if !section.has("handler") && !section.has("completed") {
+        section.error("completed", "is missing; name one event type, or a list of them");
+    }
     let keys = keys?;
     let target = match (keys.destination, keys.handler) {
-        (Some(destination), None) => {
-            if !section.has("completed") {
-                section.error("completed", "is missing; name one event type, or a list of them");
-                return None;
-            }
-            CallTarget::Destination(destination)
-        }
+        (Some(destination), None) => CallTarget::Destination(destination),
         (None, Some(handler)) => {
             let replies =
                 ["completed", "failed", "retryable", "error", "correlate", "correlate_key"];

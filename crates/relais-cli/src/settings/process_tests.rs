@@ -150,9 +150,10 @@ fn what_is_missing_or_of_another_kind_is_reported_at_once() {
             "relais.toml:8:11: process[#1].step[#1].timeout: `0s` must be from 1ms to 366d",
             "relais.toml:10:17: process[#1].step[#1].correlate_key: give either `correlate` (where \
              the process id is) or `correlate_key` (where the business key is), not both",
-            "relais.toml:11:1: process[#1].step[#1].compensation.destination: is missing",
             "relais.toml:11:1: process[#1].step[#1].compensation.completed: is missing; name one \
              event type, or a list of them",
+            "relais.toml:11:1: process[#1].step[#1].compensation.destination: is missing; give the \
+             name of a destination, or `handler`",
         ],
     );
     assert!(

@@ -99,7 +99,7 @@ text_kinds! {
     pub SubjectName -> String, "text", |text| subject_template(text).map(|_| text.to_owned()),
         form SettingForm::Text(".+");
     /// The URL of a schema registry.
-    pub RegistryUrl -> String, "text", |text| registry_url(text).map(|_| text.to_owned());
+    pub RegistryUrl -> String, "text", |text| registry_url(text).map(|_| text.to_owned()), hidden true;
 }
 
 /// The names of topics.

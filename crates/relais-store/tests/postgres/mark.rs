@@ -405,7 +405,7 @@ async fn rows_that_come_while_a_key_is_freed_are_not_left_behind() {
     assert!(bed.ids(&lanes).await.is_empty(), "not committed");
     assert_eq!(bed.count("relais_waiting").await, 0, "not passed either");
     let release = include_str!("../../src/postgres/sql/release_waiting.sql");
-    discard.execute(release, &[&"orders", &vec!["k"]]).await.unwrap();
+    discard.execute(release, &[&"orders", &vec!["k"], &200_i64]).await.unwrap();
     discard.commit().await.unwrap();
     assert_eq!(bed.ids(&lanes).await, [late]);
 }
