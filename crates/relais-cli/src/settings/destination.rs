@@ -127,7 +127,7 @@ pub(crate) struct DestinationConfig {
 pub(crate) enum TargetConfig {
     Amqp(Box<AmqpTargetKeys>),
     Http(Box<HttpTargetKeys>),
-    Kafka(KafkaTargetKeys),
+    Kafka(Box<KafkaTargetKeys>),
     Nats(Box<NatsTargetKeys>),
     Rabbitmq(Box<RabbitTargetKeys>),
     Salesforce(Box<SalesforceTarget>),
@@ -200,7 +200,7 @@ fn destination(section: Section<'_>) -> Option<DestinationConfig> {
             http.check(&mut |key, why| section.error(key, why));
             TargetConfig::Http(Box::new(http))
         }),
-        "kafka" => kafka(&section, &name).map(TargetConfig::Kafka),
+        "kafka" => kafka(&section, &name).map(|kafka| TargetConfig::Kafka(Box::new(kafka))),
         "log" => section.read().map(TargetConfig::Log),
         "nats" => section.read::<NatsTargetKeys>().map(|nats| {
             nats.check(&mut |key, why| section.error(key, why));

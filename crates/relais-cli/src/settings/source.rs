@@ -60,7 +60,7 @@ pub(crate) struct SourceSettings {
 pub(crate) enum SourceOrigin {
     Amqp(Box<AmqpSourceKeys>),
     Http(Box<HttpSourceKeys>),
-    Kafka(KafkaSourceKeys),
+    Kafka(Box<KafkaSourceKeys>),
     Nats(Box<NatsSourceKeys>),
     Rabbitmq(Box<RabbitSourceKeys>),
     Servicebus(Box<ServiceBusSourceKeys>),
@@ -91,7 +91,7 @@ fn source(section: Section<'_>, names: &mut HashSet<String>) -> Option<SourceSet
             Some(kafka) => {
                 kafka.check(&mut |key, why| section.error(key, why));
                 let (id, decoder) = (kafka.message_id.clone(), kafka.decoder);
-                (Some(SourceOrigin::Kafka(kafka)), id, decoder)
+                (Some(SourceOrigin::Kafka(Box::new(kafka))), id, decoder)
             }
             None => (None, Pick::Position, Decoder::default()),
         },
