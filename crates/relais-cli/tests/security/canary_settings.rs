@@ -101,7 +101,7 @@ brokers = "127.0.0.1:1"
 topic = "t"
 encoder = "confluent-avro"
 registry_url = "https://127.0.0.1:1"
-registry_user = "CANARY-user"
+registry_user = "me"
 registry_password = "CANARY-registry-password"
 [destination.options]
 "security.protocol" = "SASL_PLAINTEXT"
