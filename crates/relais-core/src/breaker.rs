@@ -6,7 +6,7 @@
 //! | failing | 5 different keys failed one after the other, none of which was failing before; or [`BreakerPolicy::failure_rate`] of the keys in the last [`BreakerPolicy::window`] calls |
 //! | unreachable | 2 calls in a row did not reach the target |
 //! | configuration | 5 different keys were refused with one code, and nothing was accepted in between; or the failing ones above were not let in (401, 403, 404) |
-//! | asked | two keys were asked to wait (`Retry-After`), or the target named a pause for everything |
+//! | asked | two keys were asked to wait (`Retry-After`) while the target accepted nothing for a minute, failed 5 keys in a row or fails most of them; or the target named a pause for everything |
 //!
 //! Failures do not open it while messages are still accepted: [`ACCEPTED_LATELY`].
 //!
@@ -98,7 +98,7 @@ pub const FIRST_PAUSE: Duration = Duration::from_secs(1);
 pub const ACCEPTED_LATELY: Duration = Duration::from_millis(100);
 /// The longest pause of the whole destination that keys can ask for.
 pub const ASKED_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
-/// Two keys that ask for a pause within this time mean the destination.
+/// Two keys that ask for a pause within this time mean the destination, if it accepted nothing in this time.
 const ASKED_TOGETHER: Duration = Duration::from_secs(60);
 
 /// A failed call, as far as the breaker is concerned.
@@ -244,14 +244,14 @@ impl Breaker {
             }
             BreakerState::Closed => {}
         }
-        if let Some(asked) = asked {
-            return self.open(OpenCause::Asked, Some(asked.min(ASKED_PAUSE_MAX)), now_ns);
-        }
         self.record(key, false);
         let room = self.failed.len() < FAILED_KEYS;
         if room && !was_failing && !self.failed.contains(&key) {
             self.failed.push(key);
             self.misconfigured += usize::from(misconfigured);
+        }
+        if let Some(asked) = asked.filter(|_| self.asks_for_all(now_ns)) {
+            return self.open(OpenCause::Asked, Some(asked.min(ASKED_PAUSE_MAX)), now_ns);
         }
         if self.accepted_ns.is_some_and(|at_ns| since(at_ns, now_ns) < ACCEPTED_LATELY) {
             return;
@@ -291,12 +291,21 @@ impl Breaker {
         other
     }
 
-    /// Returns true if enough of the keys in a full window failed. Each key counts once, by its last call;
-    /// fewer than [`FAILED_KEYS`] are never enough.
+    /// Returns whether a pause that two keys ask for concerns the whole target: it accepts nothing else,
+    /// several keys failed in a row, or most keys fail. Otherwise only these keys wait.
+    fn asks_for_all(&self, now_ns: u64) -> bool {
+        let accepts = self.accepted_ns.is_some_and(|at_ns| since(at_ns, now_ns) <= ASKED_TOGETHER);
+        !accepts || self.failed.len() >= FAILED_KEYS || self.most_keys_fail()
+    }
+
+    /// Returns true if enough of the keys in a full window failed.
     fn rate_reached(&self) -> bool {
-        if self.recent.len() < self.policy.window {
-            return false;
-        }
+        self.recent.len() >= self.policy.window && self.most_keys_fail()
+    }
+
+    /// Returns true if enough of the keys in the window failed. Each key counts once, by its last call; fewer
+    /// than [`FAILED_KEYS`] are never enough.
+    fn most_keys_fail(&self) -> bool {
         let mut seen = HashSet::new();
         let last = self.recent.iter().rev().filter(|(key, _)| seen.insert(*key));
         let failing = last.filter(|(_, good)| !good).count();
@@ -493,5 +502,30 @@ mod tests {
         assert_eq!((breaker.cause(), breaker.wait(0)), (Some(OpenCause::Asked), ASKED_PAUSE_MAX));
         breaker.accepted(3, 0);
         assert_eq!(breaker.state(0), BreakerState::Open, "a late answer does not end the pause");
+    }
+
+    #[test]
+    fn a_pause_that_few_keys_ask_for_does_not_open_it_while_others_are_accepted() {
+        let asked = Some(Duration::from_secs(20));
+        let mut breaker = breaker();
+        for round in 0..9 {
+            let now_ns = round * 20 * SECOND;
+            (100..110).for_each(|key| breaker.accepted(key, now_ns));
+            (1..3)
+                .for_each(|key| breaker.failed(FailedCall { asked, ..call(key) }, now_ns + SECOND));
+            assert_eq!(
+                breaker.state(now_ns + SECOND),
+                BreakerState::Closed,
+                "two tenants of a target"
+            );
+        }
+        let now_ns = 190 * SECOND;
+        (100..104).for_each(|key| breaker.failed(FailedCall { asked, ..call(key) }, now_ns));
+        assert_eq!(
+            breaker.cause(),
+            Some(OpenCause::Asked),
+            "several in a row, with the two before"
+        );
+        assert_eq!(breaker.wait(now_ns), Duration::from_secs(20));
     }
 }

@@ -51,28 +51,34 @@ impl SharedLimits {
     }
 }
 
-/// The keys that failed since the breaker opened: other keys are sent first.
+/// The keys that failed since the breaker opened: they and other keys probe the target in turn.
 #[derive(Debug, Default)]
-pub(crate) struct ProbedKeys(HashSet<String>);
+pub(crate) struct ProbedKeys {
+    failed: HashSet<String>,
+    /// The next probe is one of them: a target may fail the first call of every message.
+    again: bool,
+}
 
 impl ProbedKeys {
     pub(crate) fn insert(&mut self, key: &str) {
-        self.0.insert(key.to_owned());
+        self.failed.insert(key.to_owned());
     }
 
     /// Forgets the keys once the breaker is closed.
     pub(crate) fn update(&mut self, state: BreakerState) {
         if state == BreakerState::Closed {
-            self.0.clear();
+            *self = Self::default();
         }
     }
 
     /// Chooses the key of the one call that probes the target while the breaker is half open: a key that
-    /// succeeded lately, else one that has not failed. Bad messages in front cannot keep the breaker open.
-    pub(crate) fn choose<R: QueueRow>(&self, limits: &SharedLimits, queues: &mut KeyQueues<R>) {
+    /// succeeded lately, else one that has not failed, and every second time one that failed. So bad messages
+    /// in front cannot keep the breaker open.
+    pub(crate) fn choose<R: QueueRow>(&mut self, limits: &SharedLimits, queues: &mut KeyQueues<R>) {
         if limits.state() == BreakerState::HalfOpen {
-            let rank = |key: &str| (self.0.contains(key), limits.outlook(key));
+            let rank = |key: &str| (self.failed.contains(key) != self.again, limits.outlook(key));
             queues.put_first(rank, random());
+            self.again = !self.again;
         }
     }
 }

@@ -11,6 +11,8 @@ mod target;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::{collections::HashSet, sync::Mutex};
+
 use place::{Place, on_both};
 use target::{Reply, RuleTarget};
 
@@ -178,6 +180,38 @@ fn a_pause_that_one_key_is_asked_for_delays_no_other() {
         place.until("DISPATCHED", 49);
         place.send("out", &keys(7));
         place.until("DISPATCHED", 56);
+    });
+}
+
+#[test]
+fn a_pause_that_two_keys_are_asked_for_delays_no_key_that_is_accepted() {
+    on_both(|store| {
+        let target = RuleTarget::start(|call| match call.key() {
+            "k7" | "k20" => Reply::RetryAfter(3_600),
+            _ => Reply::Status(200),
+        });
+        let place = Place::new(&store, &destination(&target, "out", ""));
+        place.send("out", &keys(50));
+        let _running = place.run();
+        place.until("DISPATCHED", 48);
+        place.send("out", &keys(7));
+        place.until("DISPATCHED", 55);
+    });
+}
+
+#[test]
+fn a_target_that_fails_the_first_call_of_each_message_gets_them_all() {
+    on_both(|store| {
+        let known = Mutex::new(HashSet::new());
+        let target = RuleTarget::start(move |call| {
+            let first = known.lock().unwrap().insert(call.key().to_owned());
+            Reply::Status(if first { 503 } else { 200 })
+        });
+        let place = Place::new(&store, &destination(&target, "out", ""));
+        place.send("out", &keys(200));
+        let _running = place.run();
+        place.until("DISPATCHED", 200);
+        assert!(place.dead_letters().is_empty());
     });
 }
 

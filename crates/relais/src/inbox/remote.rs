@@ -252,7 +252,7 @@ impl InboxWorker {
 
     /// Requests a call beside those in flight and those admitted in this pass.
     fn permit_call(&mut self, admitted: usize) -> bool {
-        let Some(remote) = &self.remote else { return false };
+        let Some(remote) = &mut self.remote else { return false };
         if !self.reader.queues.has_ready() {
             return false;
         }
