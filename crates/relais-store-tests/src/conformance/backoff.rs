@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use relais_core::{
-    dead_letter::{DecisionAction, DecisionResult, OperatorDecision},
+    dead_letter::{DecisionAction, DecisionResult, OperatorDecision, Resolution},
     inspect::InspectExt,
     message::NewMessage,
     outbox::{OnDeadLetter, OutboxFate},
-    query::Backlog,
+    query::{Backlog, CleanupMode, Retention},
 };
 
 use super::{
     Start,
     bulk::Held,
-    worker::{Worker, all, none, quarantined, retry_later, wait_uncounted},
+    only_dead_letter, resolve,
+    worker::{Worker, all, make_due, none, quarantined, retry_later, wait_uncounted},
 };
 use crate::{
     build::{message, problem},
@@ -146,4 +147,25 @@ pub async fn what_is_not_in_backoff_is_not_sent_now(f: &dyn Fixture) {
     let audit =
         f.number("SELECT count(*) FROM relais_audit WHERE action = 'outbox.sent-now'").await;
     assert_eq!(audit, 0);
+}
+
+/// An operator retries the first row while the second one is due already: the time of the first is later.
+pub async fn rows_of_a_key_keep_their_order_when_their_times_do_not(f: &dyn Fixture) {
+    let batch = (0..3).map(|_| message("orders", "a")).collect();
+    let ids = f.store().enqueue(batch).await.expect("enqueue");
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    let dead = OutboxFate::Dead { attempts: 5, problem: problem(), park: false };
+    assert_eq!(worker.settle(&rows[0], dead).await, all(1));
+    assert_eq!(worker.settle(&rows[1], retry_later()).await, all(1));
+    assert!(worker.pending(10).await.is_empty(), "the third row waits behind the second");
+    make_due(f, "relais_outbox").await;
+    assert!(resolve(f, only_dead_letter(f).await.id, Resolution::Retried).await);
+    // The sweep makes the third row due: the first row of the key is.
+    let mode = CleanupMode::Remove { rows_max: 100 };
+    f.store().cleanup(Retention::default(), mode).await.expect("clean up");
+    for limit in 1..=3 {
+        let found: Vec<i64> = worker.pending(limit).await.iter().map(|row| row.id).collect();
+        assert!(!found.is_empty() && ids.starts_with(&found), "{found:?} of {ids:?}");
+    }
 }

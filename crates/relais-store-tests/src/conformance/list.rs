@@ -413,6 +413,7 @@ macro_rules! store_conformance {
                 a_row_in_backoff_is_sent_now_and_keeps_attempts_and_order
                 a_row_that_is_sent_now_is_settled_under_the_fence
                 what_is_not_in_backoff_is_not_sent_now
+                rows_of_a_key_keep_their_order_when_their_times_do_not
             }
         }
     };

@@ -150,12 +150,23 @@ impl OutboxSearch<'_> {
         let mut statement = db.prepare_cached(include_str!("sql/fetch_due.sql")).map_err(failed)?;
         let params = params![self.destination, self.state.has_parked];
         let mut rows = statement.query(params).map_err(failed)?;
+        // The first row of a key that an earlier one holds. That one may come later in the order of times, and a
+        // row behind both may be free of each: it must not overtake the row between them.
+        let mut held: HashMap<String, i64> = HashMap::new();
         while self.progress.found.len() < self.limit
             && let Some(row) = rows.next().map_err(failed)?
         {
             let cells = Cells::new(row);
-            let (id, bytes) = (cells.integer(0), cells.size(2));
-            if let Some(lane) = self.usable_lane(id, &cells.text_ref(1))? {
+            let (id, key, bytes) = (cells.integer(0), cells.text_ref(1), cells.size(2));
+            if cells.flag(3) {
+                let first = held.entry(key.into_owned()).or_insert(id);
+                *first = id.min(*first);
+                continue;
+            }
+            if held.get(&*key).is_some_and(|first| *first < id) {
+                continue;
+            }
+            if let Some(lane) = self.usable_lane(id, &key)? {
                 self.progress.found.insert(id, (lane, bytes));
             }
         }
