@@ -76,7 +76,7 @@ impl PullSession {
         let info = self.plan.info(&self.connection).await?;
         self.check_at = Instant::now() + RECOVERY_PAUSE;
         if let Some(recovery) = &mut self.recovery {
-            recovery.note(&info);
+            recovery.note(&info, Instant::now());
         }
         Ok(PullEvent::Alive)
     }
@@ -86,7 +86,7 @@ impl PullSession {
         let batch = match &self.recovery {
             // At least one: what fills the memory waits for the missing messages.
             Some(recovery) => {
-                let space = space.saturating_sub(recovery.newer());
+                let space = space.saturating_sub(recovery.waiting());
                 recovery.may_ask(space.max(1), Instant::now())
             }
             None => space,
@@ -101,7 +101,10 @@ impl PullSession {
             return None;
         }
         match &mut self.recovery {
-            Some(recovery) => recovery.sort(message, Instant::now()),
+            Some(recovery) => {
+                recovery.keep(message, Instant::now());
+                None
+            }
             None => Some(message),
         }
     }
@@ -109,7 +112,7 @@ impl PullSession {
     /// Returns the messages that have waited for older ones, if they need not wait any longer.
     pub(super) fn released(&mut self) -> Vec<StreamMessage> {
         let over = self.recovery.take_if(|recovery| recovery.is_over());
-        over.map(OrderRecovery::into_newer).unwrap_or_default()
+        over.map(OrderRecovery::into_messages).unwrap_or_default()
     }
 
     /// Acknowledges messages.
@@ -132,8 +135,8 @@ impl PullSession {
         // Makes the server drop the request that has no inbox any more. Otherwise an older server (2.9) takes a
         // returned message for that request, and delivers it only after `ack_wait` (nats-server#5338).
         let _ = plan.info(&connection).await;
-        let newer = recovery.map(OrderRecovery::into_newer).unwrap_or_default();
-        let replies = held.into_iter().chain(newer).map(|message| message.reply);
+        let waiting = recovery.map(OrderRecovery::into_messages).unwrap_or_default();
+        let replies = held.into_iter().chain(waiting).map(|message| message.reply);
         let replies = replies.chain(rest.into_iter().filter_map(|message| message.reply));
         if let Err(failure) = answer(&connection, replies.collect(), RETURNED).await {
             let (stream, reason) = (&plan.stream, &failure.problem.message);
