@@ -222,6 +222,8 @@ async fn torture(args: TortureArgs) -> Result<bool> {
 struct StoreRun {
     base: Base,
     folder: PathBuf,
+    /// Mounted until the tables are kept.
+    disk: Option<Arc<Disk>>,
     event_log: EventLog,
     run: tokio::task::JoinHandle<Result<StoreOutcome>>,
 }
@@ -246,14 +248,14 @@ impl StoreRun {
         };
         let program = NodeProgram::relais(&relais, &folder, planted);
         let event_log = EventLog::new(&folder)?;
-        let plan = plan(args, store, seed, tools);
+        let (disk, plan) = (tools.disk.clone(), plan(args, store, seed, tools));
         let run = tokio::spawn(store_run::run(base.clone(), program, plan, event_log.clone()));
-        Ok(Self { base, folder, event_log, run })
+        Ok(Self { base, folder, disk, event_log, run })
     }
 
     /// Says what came of it; nothing if it could not be carried through.
     async fn end(self, history: bool) -> Result<Option<StoreOutcome>> {
-        let Self { base, folder, event_log, run } = self;
+        let Self { base, folder, disk, event_log, run } = self;
         let outcome = match run.await? {
             Ok(outcome) => {
                 println!("{}\n{}", outcome.line(), paint(false, &outcome.findings.to_string()));
@@ -271,6 +273,7 @@ impl StoreRun {
         } else {
             base.remove().await?;
         }
+        drop(disk);
         Ok(outcome)
     }
 }
@@ -331,7 +334,8 @@ fn plan(args: &TortureArgs, store: StoreKind, seed: u64, tools: FaultTools) -> R
     // A longer run writes as much a second; a shorter one gets all it can take.
     let scale = (seconds / SECONDS).max(1);
     let time = Duration::from_secs(seconds);
-    let drain = if args.expect.is_some() { EXPECTED_DRAIN_MAX } else { DRAIN_MAX };
+    // A longer run leaves a larger backlog.
+    let drain = if args.expect.is_some() { EXPECTED_DRAIN_MAX } else { DRAIN_MAX.max(time / 3) };
     let (sent, heard) = (sent * scale, heard * scale);
     // Writers that are to write all they can are faster than the plan, because they pause at times.
     let (sent, heard, pace) = match args.rate {

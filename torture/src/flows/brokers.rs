@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
 
@@ -39,6 +39,8 @@ const GARBAGE_PERCENT: u64 = 2;
 const BROKER_LIFE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(90));
 /// Longest time of one request to a broker, which may be starting.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time of all attempts to send one message: a broker that was killed starts slowly on a busy machine.
+const SENDING_MAX: Duration = Duration::from_secs(300);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Processes that read from the brokers.
@@ -198,7 +200,8 @@ impl Brokers {
     pub(crate) async fn finish(&mut self) -> Result<()> {
         for flow in &mut self.0 {
             if let Some(sending) = flow.sending.take() {
-                flow.sent = sending.await??;
+                let name = flow.broker.kind().name;
+                flow.sent = sending.await?.with_context(|| format!("sending {name}"))?;
             }
         }
         Ok(())
@@ -211,10 +214,10 @@ impl Brokers {
             let expected = flow.sent.written.names().count() as u64;
             // A broker that has just come back may not know its groups yet.
             let unread = flow.broker.unread(expected).await;
-            open.extend(unread.unwrap_or_else(|error| vec![format!("{error:#}")]));
+            let name = flow.broker.kind().name;
+            open.extend(unread.unwrap_or_else(|error| vec![format!("{name}: {error:#}")]));
             let (kept, garbage) = (flow.kept(client).await?, flow.sent.garbage);
             if kept < garbage {
-                let name = flow.broker.kind().name;
                 open.push(format!("{kept} of {garbage} undecodable {name}"));
             }
         }
@@ -227,9 +230,11 @@ impl Brokers {
         findings: &mut Findings,
     ) -> Result<()> {
         for flow in &self.0 {
-            findings.compare(&flow.sent.written, &flow.broker.arrived().await?);
-            let (kept, garbage) = (flow.kept(client).await?, flow.sent.garbage);
             let name = flow.broker.kind().name;
+            let arrived = flow.broker.arrived().await;
+            let arrived = arrived.with_context(|| format!("reading what arrived of {name}"))?;
+            findings.compare(&flow.sent.written, &arrived);
+            let (kept, garbage) = (flow.kept(client).await?, flow.sent.garbage);
             if kept < garbage {
                 findings.add("lost", [format!("{} {name} that are no JSON", garbage - kept)]);
             }

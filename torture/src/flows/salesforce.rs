@@ -186,10 +186,11 @@ fn has_ended(state: &str) -> bool {
     ENDED.contains(&state)
 }
 
-/// Takes a part of a second, once for each time that fresh rows are read.
+/// Takes a part of a second, once for each time that fresh rows are read: a subquery without a reference to the
+/// rows is evaluated once. In a FROM clause SQLite may evaluate it for each row.
 fn slow(base: &Base) -> &'static str {
     match base {
-        Base::Postgres { .. } => "SELECT pg_sleep(random() / 2)",
+        Base::Postgres { .. } => "SELECT pg_sleep(random() / 2)::text",
         Base::Sqlite(_) => {
             "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 50000)
              SELECT count(*) FROM c"
@@ -209,8 +210,8 @@ login_url = "http://{org}"
 client_id = "app"
 client_secret = "secret"
 columns = {{ LastName = "payload:/name", Version__c = "payload:/number", FirstName = "first" }}
-hydrate = '''SELECT msg_key, 'since ' || min(number) AS first FROM shop_order, ({slow}) AS slow
-             WHERE msg_key IN (:ids) GROUP BY msg_key'''
+hydrate = '''SELECT msg_key, 'since ' || min(number) AS first FROM shop_order
+             WHERE msg_key IN (:ids) AND ({slow}) IS NOT NULL GROUP BY msg_key'''
 hydrate_id = "msg_key"
 
 [destination.bulk]

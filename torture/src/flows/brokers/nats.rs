@@ -9,7 +9,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{BrokerKind, MessageBroker, MessageSender, PATIENCE, PAUSE};
+use super::{BrokerKind, MessageBroker, MessageSender, PATIENCE, PAUSE, SENDING_MAX};
 use crate::history::{ArrivalTable, Arrivals, Flow};
 
 const KIND: BrokerKind = BrokerKind {
@@ -140,7 +140,7 @@ impl MessageSender for NatsStreams {
         loop {
             match self.send(key, headers.clone(), payload).await {
                 Ok(()) => return Ok(()),
-                Err(error) if started.elapsed() > PATIENCE * 2 => return Err(error),
+                Err(error) if started.elapsed() > SENDING_MAX => return Err(error),
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }

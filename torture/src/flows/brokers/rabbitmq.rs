@@ -14,7 +14,7 @@ use lapin::{
 };
 use tokio::time::timeout;
 
-use super::{BrokerKind, MessageBroker, MessageSender, PATIENCE, PAUSE};
+use super::{BrokerKind, MessageBroker, MessageSender, PATIENCE, PAUSE, SENDING_MAX};
 use crate::history::{ArrivalTable, Arrivals, Flow};
 
 const KIND: BrokerKind = BrokerKind {
@@ -61,19 +61,15 @@ impl RabbitQueues {
 
     /// Takes what is in the second queue.
     async fn take(&self) -> Result<()> {
-        let open = open(&self.url).await?;
-        let taking = async {
-            let options = BasicGetOptions::default;
-            let queue = self.queue_out.as_str();
-            while let Some(got) = open.channel.basic_get(queue.into(), options()).await? {
-                let id = got.delivery.properties.message_id().as_ref();
-                let id = id.map(|id| id.as_str().to_owned()).unwrap_or_default();
-                self.arrivals.note_payload(&got.delivery.data, &id);
-                got.delivery.ack(BasicAckOptions::default()).await?;
-            }
-            Ok(())
-        };
-        within(taking).await
+        let (open, options) = (open(&self.url).await?, BasicGetOptions::default);
+        let queue = self.queue_out.as_str();
+        while let Some(got) = within(open.channel.basic_get(queue.into(), options())).await? {
+            let id = got.delivery.properties.message_id().as_ref();
+            let id = id.map(|id| id.as_str().to_owned()).unwrap_or_default();
+            self.arrivals.note_payload(&got.delivery.data, &id);
+            within(got.delivery.ack(BasicAckOptions::default())).await?;
+        }
+        Ok(())
     }
 }
 
@@ -179,7 +175,7 @@ impl MessageSender for RabbitSender {
         loop {
             match self.send(properties.clone(), payload).await {
                 Ok(()) => return Ok(()),
-                Err(error) if started.elapsed() > PATIENCE * 2 => return Err(error),
+                Err(error) if started.elapsed() > SENDING_MAX => return Err(error),
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
