@@ -122,7 +122,26 @@ impl Servers {
     }
 
     /// Only what benchmarks use: an idle JVM costs them processor time.
-    pub(crate) fn starting_postgres_and_kafka(workspace: &Workspace) -> Result<Starting> {
+    pub(crate) fn starting_for_bench(
+        workspace: &Workspace,
+        brokers: &[BenchBroker],
+    ) -> Result<Starting> {
+        postgres::install_if_missing()?;
+        let target = workspace.target.clone();
+        for broker in brokers {
+            broker.install_if_missing(&target)?;
+        }
+        let brokers = brokers.to_vec();
+        let start = move || {
+            let started = brokers.iter().map(|broker| broker.start(&target));
+            let mut all = started.collect::<Result<Vec<_>>>()?;
+            all.push(postgres::start()?);
+            Ok(Self { all })
+        };
+        Ok(Starting { thread: thread::spawn(start) })
+    }
+
+    fn starting_postgres_and_kafka(workspace: &Workspace) -> Result<Starting> {
         postgres::install_if_missing()?;
         kafka::install_if_missing(&workspace.target)?;
         faketime::install_if_missing(&workspace.target)?;
@@ -228,6 +247,46 @@ impl Servers {
             ServerOutcome::Running(server) => Some(server),
             ServerOutcome::Found(_) | ServerOutcome::Missing { .. } => None,
         })
+    }
+}
+
+/// A broker that is measured, with the start of the names of its figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BenchBroker {
+    Kafka,
+    RabbitMq,
+    Nats,
+    Artemis,
+}
+
+impl BenchBroker {
+    pub(crate) const ALL: [Self; 4] = [Self::Kafka, Self::RabbitMq, Self::Nats, Self::Artemis];
+
+    pub(crate) fn prefix(self) -> &'static str {
+        match self {
+            Self::Kafka => "kafka-",
+            Self::RabbitMq => "rabbitmq-",
+            Self::Nats => "nats-",
+            Self::Artemis => "amqp-",
+        }
+    }
+
+    fn install_if_missing(self, target: &Path) -> Result<()> {
+        match self {
+            Self::Kafka => kafka::install_if_missing(target),
+            Self::RabbitMq => rabbitmq::install_if_missing(target),
+            Self::Nats => nats::install_if_missing(target),
+            Self::Artemis => amqp::ARTEMIS.jars.install_if_missing(target),
+        }
+    }
+
+    fn start(self, target: &Path) -> Result<ServerOutcome> {
+        match self {
+            Self::Kafka => kafka::start(target),
+            Self::RabbitMq => rabbitmq::start(target),
+            Self::Nats => nats::start(target),
+            Self::Artemis => amqp::start(amqp::ARTEMIS, target),
+        }
     }
 }
 

@@ -20,26 +20,24 @@ use rdkafka::{
     producer::{BaseProducer, BaseRecord, Producer},
 };
 use relais::{
-    App, Publisher,
+    Publisher,
     core::inspect::InspectExt,
     core::{
-        async_trait,
         extract::{Mapping, Pick},
-        inbox::AcceptOutcome,
         lane::{Fence, LaneRequest, Scope},
         query::Filter,
-        source::{Positions, Source, SourceBatch, SourceError},
     },
     kafka::{
         KafkaConnection, KafkaPublisher, KafkaPublisherSettings, KafkaSource, KafkaSourceSettings,
     },
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::{
     cost::{CostLines, CostReading, NO_TARGETS},
     fixture::{Database, Fixture, RAW_BATCH, Rows, Table},
+    ingest::ingest,
     options::{Figure, Options},
     relay::{progress, raw_rate, relay},
     report::{Entry, Report, Target, Unit},
@@ -132,7 +130,7 @@ async fn out<D: Database>(
     Ok(())
 }
 
-async fn load<B: Fixture>(fixture: &B, rows: u64) -> Result<()> {
+pub(crate) async fn load<B: Fixture>(fixture: &B, rows: u64) -> Result<()> {
     fixture.clear().await?;
     fixture.add(rows, Rows::Pending, ONE).await?;
     fixture.calm().await
@@ -172,7 +170,7 @@ async fn inward<D: Database>(
         fixture.clear().await?;
         fixture.calm().await?;
         let before = CostReading::take(&fixture).await?;
-        kafka.push(ingest(&fixture, broker, &topic, rows.len()).await?);
+        kafka.push(ingest(&fixture, Box::new(broker.source(&topic)?), rows.len()).await?);
         costs.push(before.since(&fixture, count).await?);
         progress(&kafka);
         broker.delete(&topic).await?;
@@ -243,64 +241,6 @@ fn next_batch(consumer: &BaseConsumer, most: usize) -> Result<Vec<Received>> {
     }
     anyhow::ensure!(!batch.is_empty(), "no record within {PATIENCE:?}");
     Ok(batch)
-}
-
-/// Measures from the first batch until this many rows are stored and acknowledged.
-async fn ingest<B: Fixture>(fixture: &B, broker: &Broker, topic: &str, rows: usize) -> Result<f64> {
-    let (stored, mut count) = watch::channel(0);
-    let (begun, started) = oneshot::channel();
-    let source = Counted { source: broker.source(topic)?, begun: Some(begun), stored };
-    let running = App::new(fixture.store()).source("bench", Box::new(source)).start();
-    let done = async {
-        let started = started.await?;
-        tokio::time::timeout(PATIENCE, count.wait_for(|stored| *stored >= rows)).await??;
-        Ok(rows as f64 / started.elapsed().as_secs_f64())
-    };
-    let rate = done.await;
-    running.stop().await;
-    rate
-}
-
-/// A source that says when it began and how far it is.
-struct Counted {
-    source: KafkaSource,
-    begun: Option<oneshot::Sender<Instant>>,
-    stored: watch::Sender<usize>,
-}
-
-#[async_trait]
-impl Source for Counted {
-    fn attach(&mut self, positions: Arc<dyn Positions>) {
-        self.source.attach(positions);
-    }
-
-    async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
-        let batch = self.source.next(max).await;
-        if let Some(begun) = self.begun.take_if(|_| batch.is_ok()) {
-            let _ = begun.send(Instant::now());
-        }
-        batch
-    }
-
-    async fn read_ahead(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
-        self.source.read_ahead(max).await
-    }
-
-    async fn acknowledge(&mut self, accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
-        let count = accepted.iter().filter(|a| **a == AcceptOutcome::Stored).count();
-
-        let acknowledged = self.source.acknowledge(accepted).await;
-        self.stored.send_modify(|stored| *stored += count);
-        acknowledged
-    }
-
-    async fn refuse(&mut self, reason: String) {
-        self.source.refuse(reason).await
-    }
-
-    async fn close(&mut self) {
-        self.source.close().await
-    }
 }
 
 struct Broker {

@@ -4,15 +4,18 @@
 //! driver, durability and row width. No time is ever asserted; a missed target is shown.
 //!
 //! See docs/benchmarks.md. Read in this order: [`options`], [`fixture`] (what a database must offer),
-//! [`cost`], [`send`], [`relay`], [`shapes`], [`workers`], [`live`], [`latency`], [`idle`], [`process`],
-//! [`http`], [`kafka`], [`console`] (the figures), [`report`].
+//! [`cost`], [`send`], [`relay`], [`adopt`], [`shapes`], [`workers`], [`live`], [`latency`], [`idle`], [`process`],
+//! [`http`], [`kafka`], [`brokers`], [`console`] (the figures), [`report`].
 
+mod adopt;
+mod brokers;
 mod console;
 mod cost;
 mod fixture;
 mod http;
 mod http_target;
 mod idle;
+mod ingest;
 mod kafka;
 mod latency;
 mod live;
@@ -98,7 +101,7 @@ async fn measure_all(options: &Options) -> Report {
     report
 }
 
-async fn measure<D: Database<Fixture: process::Bare>>(
+async fn measure<D: Database<Fixture: process::Bare + adopt::AdoptedBench>>(
     database: &D,
     options: &Options,
     report: &mut Report,
@@ -116,6 +119,11 @@ async fn measure<D: Database<Fixture: process::Bare>>(
     }
     if let Err(error) = relay::measure(database, options, report).await {
         report.failed(&format!("{} relay", D::NAME), &error);
+    }
+    if options.wants(Figure::Adopt)
+        && let Err(error) = adopt::measure(database, options, report).await
+    {
+        report.failed(&format!("{} adopted table", D::NAME), &error);
     }
     if let Err(error) = shapes::measure(database, options, report).await {
         report.failed(&format!("{} relay in other shapes", D::NAME), &error);
@@ -155,5 +163,18 @@ async fn measure<D: Database<Fixture: process::Bare>>(
     }
     if let Err(error) = kafka::measure(database, options, report).await {
         report.failed(&format!("{} with kafka", D::NAME), &error);
+    }
+    with_broker::<D, brokers::rabbitmq::BenchRabbit>(database, options, report).await;
+    with_broker::<D, brokers::nats::BenchNats>(database, options, report).await;
+    with_broker::<D, brokers::amqp::BenchAmqp>(database, options, report).await;
+}
+
+async fn with_broker<D: Database, K: brokers::BenchBroker>(
+    database: &D,
+    options: &Options,
+    report: &mut Report,
+) {
+    if let Err(error) = brokers::measure::<D, K>(database, options, report).await {
+        report.failed(&format!("{} with {}", D::NAME, K::NAME), &error);
     }
 }

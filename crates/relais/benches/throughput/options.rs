@@ -13,7 +13,8 @@ usage: cargo xtask bench [options]
   --store sqlite|postgres|all
   --only NAME[,NAME]       send relay backlog finished snapshot writer sender latency idle memory
                            single hot-key destinations workers live process http-out http-in
-                           kafka-out kafka-in console
+                           kafka-out kafka-in rabbitmq-out rabbitmq-in nats-out nats-in
+                           amqp-out amqp-in console adopt
   --json PATH              where the figures go; default target/bench.json";
 
 /// The variable with the default of `--json`; set by `cargo xtask bench`.
@@ -63,12 +64,23 @@ pub(crate) enum Figure {
     KafkaOut,
     /// A topic read into the inbox.
     KafkaIn,
+    /// A backlog relayed to a queue of RabbitMQ, and back.
+    RabbitmqOut,
+    RabbitmqIn,
+    /// The same with a stream of NATS.
+    NatsOut,
+    NatsIn,
+    /// The same with a queue of an AMQP 1.0 broker.
+    AmqpOut,
+    AmqpIn,
     /// The queries of the console, with a long history.
     Console,
+    /// An application's own outbox table, adopted.
+    Adopt,
 }
 
 impl Figure {
-    const ALL: [(&'static str, Self); 21] = [
+    const ALL: [(&'static str, Self); 28] = [
         ("send", Self::Send),
         ("relay", Self::Relay),
         ("backlog", Self::Backlog),
@@ -89,7 +101,14 @@ impl Figure {
         ("http-in", Self::HttpIn),
         ("kafka-out", Self::KafkaOut),
         ("kafka-in", Self::KafkaIn),
+        ("rabbitmq-out", Self::RabbitmqOut),
+        ("rabbitmq-in", Self::RabbitmqIn),
+        ("nats-out", Self::NatsOut),
+        ("nats-in", Self::NatsIn),
+        ("amqp-out", Self::AmqpOut),
+        ("amqp-in", Self::AmqpIn),
         ("console", Self::Console),
+        ("adopt", Self::Adopt),
     ];
 
     fn parse(name: &str) -> Result<Self> {

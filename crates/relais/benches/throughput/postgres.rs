@@ -1,5 +1,6 @@
 //! PostgreSQL: a schema for each fixture, in the database that `RELAIS_TEST_POSTGRES` names.
 
+mod adopt;
 mod process;
 mod sender;
 

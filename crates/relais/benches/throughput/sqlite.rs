@@ -1,5 +1,6 @@
 //! SQLite: a file in cargo's scratch folder for each fixture, one writer, every commit synced.
 
+mod adopt;
 mod process;
 
 use std::{

@@ -1,0 +1,5 @@
+SELECT id, aggregate_type, aggregate_id, event_type, payload
+FROM outbox
+WHERE status = 'NEW'
+ORDER BY created_at
+LIMIT ?1
