@@ -3,6 +3,7 @@
 //! Invariant: the number of series is bounded by the configuration plus a constant; the content of messages
 //! cannot add series without bound.
 
+mod adopted;
 mod controls;
 mod page;
 mod process;
@@ -85,6 +86,7 @@ pub(crate) fn render_page(seen: &MetricsInput<'_>) -> String {
     scopes(&mut page, seen.snapshot);
     targets(&mut page, seen.snapshot, seen.usage);
     sources(&mut page, seen.snapshot, seen.sources);
+    adopted::render(&mut page, seen.snapshot);
     controls::render(&mut page, seen);
     process::render(&mut page);
     page.0

@@ -214,6 +214,16 @@ pub struct MigrationOutcome {
     pub applied: Vec<String>,
 }
 
+/// An adopted table, with what is wrong with it: a missing column or right, a missing or disabled trigger, results
+/// that cannot be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AdoptedProblems {
+    /// The table as the configuration names it.
+    pub table: String,
+    /// Each with the next step; none if the adoption works.
+    pub problems: Vec<String>,
+}
+
 /// A change of rows that settles none of them.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -352,6 +362,11 @@ pub trait Store: Send + Sync {
     /// written when the rows were settled; returns how many. A store without adopted tables has none.
     async fn follow_adopted(&self) -> StoreResult<u64> {
         Ok(0)
+    }
+
+    /// Compares the adopted tables with their configuration. Changes nothing.
+    async fn adopted_problems(&self) -> StoreResult<Vec<AdoptedProblems>> {
+        Ok(Vec::new())
     }
 
     // ---- processes ----------------------------------------------------------------------------

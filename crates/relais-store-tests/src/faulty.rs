@@ -27,8 +27,8 @@ use relais_core::{
     repair::{Mode, Repair, ReprocessOutcome},
     report::{Report, ReportUpdate},
     store::{
-        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
-        StoreDriver, StoreError, StoreFuture, StoreResult, WorkQuery,
+        AdoptedProblems, Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark,
+        SettleOutcome, Store, StoreDriver, StoreError, StoreFuture, StoreResult, WorkQuery,
     },
 };
 use uuid::Uuid;
@@ -209,6 +209,7 @@ impl Store for FaultyStore {
         advance_bulk(fence: JobFence, advance: Advance) -> bool;
         bulk_rows(job: Uuid, after: i64, limit: usize, payloads: Payloads) -> Vec<OutboxRow>;
         follow_adopted() -> u64;
+        adopted_problems() -> Vec<AdoptedProblems>;
         load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
         fire_timers(owner: TimerOwner, limit: usize) -> FiredTimers;
         cleanup(retention: Retention, mode: CleanupMode) -> CleanupCounts;

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais_core::store::StoreError;
+use relais_core::store::{AdoptedProblems, StoreError};
 use serde::Serialize;
 
 pub use self::layout::{ADOPT_COLUMNS, ADOPT_STATES, AdoptDestination, AdoptPreset, Adoption};
@@ -172,6 +172,12 @@ pub(crate) fn all_work(reports: &[AdoptionReport]) -> Result<(), StoreError> {
         [] => Ok(()),
         problems => Err(StoreError::setup(problems.join("; "))),
     }
+}
+
+/// Returns the tables with their problems; for the metrics.
+pub(crate) fn problems_of(reports: Vec<AdoptionReport>) -> Vec<AdoptedProblems> {
+    let of_table = |AdoptionReport { table, problems, .. }| AdoptedProblems { table, problems };
+    reports.into_iter().map(of_table).collect()
 }
 
 /// The triggers of a table.

@@ -66,8 +66,8 @@ use relais_core::{
     query::{CleanupCounts, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
-        StoreError, StoreResult, WorkQuery,
+        AdoptedProblems, Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark,
+        SettleOutcome, Store, StoreError, StoreResult, WorkQuery,
     },
 };
 use uuid::Uuid;
@@ -361,6 +361,10 @@ impl Store for PostgresStore {
                 Box::pin(bulk::settle(client, &shared.adopted, fence, rows))
             })
             .await
+    }
+
+    async fn adopted_problems(&self) -> StoreResult<Vec<AdoptedProblems>> {
+        adopt::problems(self).await
     }
 
     async fn follow_adopted(&self) -> StoreResult<u64> {

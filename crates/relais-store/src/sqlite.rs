@@ -55,8 +55,8 @@ use relais_core::{
     query::{CleanupCounts, CleanupMode, Retention},
     report::ReportUpdate,
     store::{
-        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
-        StoreError, StoreResult, WorkQuery,
+        AdoptedProblems, Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark,
+        SettleOutcome, Store, StoreError, StoreResult, WorkQuery,
     },
 };
 use rusqlite::Transaction;
@@ -337,6 +337,10 @@ impl Store for SqliteStore {
     ) -> StoreResult<SettleOutcome> {
         let adopted = Arc::clone(&self.inner.adopted);
         self.writer().run(move |tx| bulk::settle(tx, &adopted, &fence, &rows)).await
+    }
+
+    async fn adopted_problems(&self) -> StoreResult<Vec<AdoptedProblems>> {
+        adopt::problems(self).await
     }
 
     async fn follow_adopted(&self) -> StoreResult<u64> {

@@ -12,29 +12,68 @@ use relais_core::{
     json,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
-    store::{Store, StoreError},
+    store::{AdoptedProblems, Store, StoreError},
 };
 
-use crate::worker::{PassOutcome, Worker};
+use crate::{
+    observe::Observer,
+    worker::{PassOutcome, Worker},
+};
 
 /// The rest between two passes.
 const REST: Duration = Duration::from_millis(500);
 
-/// Handles what applications changed in their adopted tables.
+/// The interval at which the tables are compared with the configuration.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
+
+/// Handles what applications changed in their adopted tables, and reports tables that no longer fit.
 pub(crate) struct AdoptedFollower {
     store: Arc<dyn Store>,
+    observer: Arc<Observer>,
     next: Instant,
+    next_check: Instant,
 }
 
 impl AdoptedFollower {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, next: Instant::now() }
+    pub(crate) fn new(store: Arc<dyn Store>, observer: Arc<Observer>) -> Self {
+        let now = Instant::now();
+        Self { store, observer, next: now, next_check: now }
     }
+
+    /// Compares the tables with the configuration, and logs what changed.
+    async fn check(&mut self) -> Result<(), StoreError> {
+        self.next_check = Instant::now() + CHECK_EVERY;
+        let found = self.store.adopted_problems().await?;
+        for (table, report) in differences(&self.observer.adopted(), &found) {
+            match report {
+                Some(problem) => tracing::warn!(table, "adopted table does not fit: {problem}"),
+                None => tracing::info!(table, "adopted table fits again"),
+            }
+        }
+        self.observer.set_adopted(found);
+        Ok(())
+    }
+}
+
+/// Returns the tables whose problems changed, with the first problem that they have now.
+fn differences<'a>(
+    before: &[AdoptedProblems],
+    now: &'a [AdoptedProblems],
+) -> Vec<(&'a str, Option<&'a str>)> {
+    let of_table = |table: &str| {
+        let known = before.iter().find(|known| known.table == table);
+        known.and_then(|known| known.problems.first()).map(String::as_str)
+    };
+    let first = now.iter().map(|t| (t.table.as_str(), t.problems.first().map(String::as_str)));
+    first.filter(|(table, problem)| of_table(table) != *problem).collect()
 }
 
 #[async_trait]
 impl Worker for AdoptedFollower {
     async fn run_once(&mut self) -> Result<PassOutcome, StoreError> {
+        if self.next_check <= Instant::now() {
+            self.check().await?;
+        }
         let wait = self.next.saturating_duration_since(Instant::now());
         if !wait.is_zero() {
             return Ok(PassOutcome::Idle { at_most: wait });
@@ -157,6 +196,19 @@ mod tests {
             error_code: None,
             error_message: None,
         }
+    }
+
+    #[test]
+    fn a_table_is_reported_when_its_first_problem_changes() {
+        let table = |problems: &[&str]| AdoptedProblems {
+            table: "outbox".into(),
+            problems: problems.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        let (fits, renamed, twice) = (table(&[]), table(&["a"]), table(&["a", "b"]));
+        assert_eq!(differences(&[], std::slice::from_ref(&fits)), []);
+        assert_eq!(differences(&[], std::slice::from_ref(&renamed)), [("outbox", Some("a"))]);
+        assert_eq!(differences(std::slice::from_ref(&renamed), &[twice]), []);
+        assert_eq!(differences(&[renamed], &[fits]), [("outbox", None)]);
     }
 
     #[tokio::test]

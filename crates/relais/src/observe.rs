@@ -28,7 +28,8 @@ use std::{
 };
 
 use relais_core::{
-    delivery::Problem, inbox::AcceptOutcome, lane::Scope, query::CleanupCounts, time::Timestamp,
+    delivery::Problem, inbox::AcceptOutcome, lane::Scope, query::CleanupCounts,
+    store::AdoptedProblems, time::Timestamp,
 };
 use serde::Serialize;
 
@@ -64,6 +65,7 @@ pub struct Observer {
     sources: ByName<SourceCounters>,
     unserved: Mutex<(BTreeMap<String, u64>, BTreeMap<String, u64>)>,
     cleaned: Mutex<CleanupCounts>,
+    adopted: Mutex<Vec<AdoptedProblems>>,
     clock: Arc<DatabaseClock>,
     /// The name of the workers that count here, and the process types they run.
     identity: Mutex<(Option<String>, BTreeSet<String>)>,
@@ -115,6 +117,8 @@ pub struct ObserverSnapshot {
     pub unserved_inboxes: BTreeMap<String, u64>,
     /// Rows past their retention that were removed.
     pub cleaned: CleanupCounts,
+    /// The adopted tables, as of the last comparison with the configuration.
+    pub adopted: Vec<AdoptedProblems>,
 }
 
 /// The counters of receiving and handling at one moment.
@@ -183,6 +187,7 @@ impl Observer {
             sources: Mutex::default(),
             unserved: Mutex::default(),
             cleaned: Mutex::default(),
+            adopted: Mutex::default(),
             clock,
             identity: Mutex::default(),
             configurations: Mutex::default(),
@@ -224,6 +229,7 @@ impl Observer {
             unserved: unserved.0,
             unserved_inboxes: unserved.1,
             cleaned: *lock(&self.cleaned),
+            adopted: self.adopted(),
         }
     }
 
@@ -241,6 +247,16 @@ impl Observer {
     /// Counts rows past their retention that were removed.
     pub(crate) fn cleaned(&self, rows: CleanupCounts) {
         *lock(&self.cleaned) += rows;
+    }
+
+    /// Returns the adopted tables, as of the last comparison.
+    pub(crate) fn adopted(&self) -> Vec<AdoptedProblems> {
+        lock(&self.adopted).clone()
+    }
+
+    /// Sets the adopted tables with their problems.
+    pub(crate) fn set_adopted(&self, tables: Vec<AdoptedProblems>) {
+        *lock(&self.adopted) = tables;
     }
 
     /// Sets the destinations and inboxes that no live worker serves, with their waiting messages.

@@ -10,6 +10,7 @@ use relais::observe::{DestinationSnapshot, Observer, ProcessTypeSnapshot, Source
 use relais_core::{
     control::{ControlKind, LimitChange, Pause},
     query::Count,
+    store::AdoptedProblems,
 };
 
 use super::*;
@@ -51,6 +52,7 @@ fn snapshot() -> ObserverSnapshot {
     snapshot.destinations.insert("contacts".into(), destination);
     snapshot.sources.insert("members".into(), SourceSnapshot::default());
     snapshot.scopes.insert("outbox:contacts".into(), Default::default());
+    snapshot.adopted = vec![AdoptedProblems { table: EVIL.into(), problems: vec!["x".into()] }];
     snapshot.processes.types.insert("order".into(), ProcessTypeSnapshot::default());
     snapshot
 }

@@ -7,6 +7,7 @@ on_both_databases!(
     rows_that_wait_already_are_not_copied_unless_asked_for,
     what_print_prints_is_what_install_does,
     a_removed_adoption_leaves_no_object_and_the_application_inserts_as_before,
+    a_table_that_was_dropped_shows_and_can_be_removed_with_what_is_left_of_it,
 );
 
 fn rows(shop: &Shop, from: u32, to: u32) {
@@ -121,4 +122,34 @@ fn a_removed_adoption_leaves_no_object_and_the_application_inserts_as_before(on:
         }
     };
     assert_eq!(shop.one(left), "0");
+}
+
+fn a_table_that_was_dropped_shows_and_can_be_removed_with_what_is_left_of_it(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
+    let running = shop.site.run();
+    let admin = running.logged("admin http://");
+    running.drain();
+    let held = shop.target.hold();
+    shop.order(1, "[1]");
+    assert_eq!(shop.target.next().body, "[1]");
+    shop.sql("DROP TABLE outbox");
+    let (status, body) = get(admin, "/readyz");
+    assert!(status == 503 && body.contains("table outbox does not exist"), "{body}");
+    drop(held);
+    shop.wait("SELECT status FROM relais_outbox", "DISPATCHED");
+    assert_eq!(shop.one("SELECT kind FROM relais_adopted_change"), "unwritten");
+    running.stop();
+    let said = shop.site.relais(&["adopt", "remove", "outbox", "--yes"]);
+    assert_said(&said, 0, &["removed the triggers of"]);
+    assert_eq!(shop.one("SELECT count(*) FROM relais_adopted_change"), "0");
+    let left = match on {
+        Backend::Postgres => {
+            "SELECT count(*) FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace \
+             WHERE p.proname LIKE 'relais\\_adopted%' AND n.nspname = current_schema()"
+        }
+        Backend::Sqlite => "SELECT count(*) FROM sqlite_schema WHERE tbl_name = 'outbox'",
+    };
+    assert_eq!(shop.one(left), "0");
+    let again = shop.site.relais(&["adopt", "remove", "outbox", "--yes"]);
+    assert_said(&again, 0, &["nothing to do"]);
 }

@@ -5,6 +5,7 @@ use super::*;
 on_both_databases!(
     a_payload_that_changes_in_flight_is_sent_as_it_is_then,
     a_changed_destination_and_time_of_a_waiting_row_are_obeyed,
+    a_row_that_gets_another_key_is_sent_under_it,
     check_reports_missing_tables_of_relais_before_the_first_migration,
     a_table_of_dead_letters_that_does_not_fit_delays_only_dead_letters,
 );
@@ -69,6 +70,20 @@ fn a_changed_destination_and_time_of_a_waiting_row_are_obeyed(on: Backend) {
     assert_eq!(shop.target.next().body, "[2]");
     shop.wait(&format!("{state} WHERE type = 'B'"), "PUBLISHED t");
     assert_eq!(shop.target.unseen(), 0);
+    running.stop();
+}
+
+fn a_row_that_gets_another_key_is_sent_under_it(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
+    let running = shop.run();
+    let held = shop.target.hold();
+    shop.order(1, "[1]");
+    assert_eq!(shop.target.next().body, "[1]");
+    shop.sql(&format!("UPDATE outbox SET id = '{}'", id(2)));
+    drop(held);
+    let again = shop.target.next();
+    assert!(again.body == "[1]" && again.head.contains(&id(2)), "{again:?}");
+    shop.order_is(2, "SENT t");
     running.stop();
 }
 

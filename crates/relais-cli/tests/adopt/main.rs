@@ -160,7 +160,7 @@ on_both_databases!(
     decisions_of_operators_show_in_the_table,
     a_payload_that_is_no_json_becomes_a_dead_letter_and_does_not_fail_the_insert,
     a_row_that_is_inserted_and_deleted_is_sent_and_a_changed_one_as_it_is_then,
-    a_column_that_is_renamed_later_shows_in_readiness_and_in_check,
+    a_column_that_is_renamed_later_shows_in_readiness_check_and_the_metric_of_the_alert,
 );
 
 fn a_committed_row_is_delivered_and_marked_in_the_words_of_its_table(on: Backend) {
@@ -304,7 +304,9 @@ fn a_row_that_the_application_holds_locked_delays_no_other_row() {
     running.stop();
 }
 
-fn a_column_that_is_renamed_later_shows_in_readiness_and_in_check(on: Backend) {
+fn a_column_that_is_renamed_later_shows_in_readiness_check_and_the_metric_of_the_alert(
+    on: Backend,
+) {
     let Some(shop) = Shop::order_service(on) else { return };
     let running = shop.site.run();
     let admin = running.logged("admin http://");
@@ -315,6 +317,7 @@ fn a_column_that_is_renamed_later_shows_in_readiness_and_in_check(on: Backend) {
     assert!(status == 503 && body.contains("has no column `error_message` for `error`"), "{body}");
     assert_said(&shop.site.relais(&["adopt", "check"]), 1, &["no column `error_message`"]);
     assert_said(&shop.site.relais(&["check"]), 1, &["adopt[outbox]", "no column `error_message`"]);
+    problems_are(admin, 1);
     // It is still delivered; the result is written once the table fits again.
     shop.order(1, "[1]");
     shop.target.next();
@@ -322,5 +325,20 @@ fn a_column_that_is_renamed_later_shows_in_readiness_and_in_check(on: Backend) {
     shop.sql("ALTER TABLE outbox RENAME COLUMN problem TO error_message");
     shop.order_is(1, "SENT t");
     assert_eq!(get(admin, "/readyz").0, 200);
+    problems_are(admin, 0);
     running.stop();
+}
+
+/// Waits until the metric of the alert has this value.
+fn problems_are(admin: std::net::SocketAddr, expected: u32) {
+    let line = format!("relais_adopted_table_problems{{table=\"outbox\"}} {expected}");
+    let started = Instant::now();
+    loop {
+        let (_, page) = get(admin, "/metrics");
+        if page.lines().any(|found| found == line) {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "no {line} in {page}");
+        std::thread::sleep(GLANCE);
+    }
 }

@@ -136,6 +136,33 @@ fn a_role_without_rights_on_the_table_is_an_error_that_names_them() {
     shop.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
 }
 
+#[test]
+fn row_level_security_that_may_hide_rows_is_reported_with_the_policy_that_helps() {
+    let Some(shop) = Shop::order_service(Backend::Postgres) else { return };
+    assert_eq!(shop.site.relais(&["migrate"]).code, 0);
+    let (role, schema) = (format!("r{}", &shop.schema().name[11..31]), &shop.schema().name);
+    shop.sql(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; \
+         GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}; \
+         GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema} TO {role}; \
+         ALTER TABLE outbox ENABLE ROW LEVEL SECURITY; \
+         CREATE POLICY tenant ON outbox USING (aggregate_type = current_setting('shop.tenant', true))"
+    ));
+    let text = std::fs::read_to_string(shop.site.path("relais.toml")).unwrap();
+    shop.site.write("relais.toml", &text.replace("://postgres@", &format!("://{role}@")));
+    let said = shop.site.relais(&["adopt", "check"]);
+    let policy = format!("CREATE POLICY relais ON {schema}.outbox TO {role} USING (true)");
+    assert_said(&said, 1, &["row-level security", &policy]);
+    shop.sql(&policy);
+    assert_said(&shop.site.relais(&["adopt", "check"]), 0, &[": ok"]);
+    let running = shop.run();
+    shop.order(1, "[1]");
+    shop.order_is(1, "SENT t");
+    running.stop();
+    shop.sql("DROP POLICY relais ON outbox");
+    shop.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+}
+
 fn a_copy_that_cannot_be_made_fails_the_insert(on: Backend) {
     let Some(shop) = Shop::order_service(on) else { return };
     assert_eq!(shop.site.relais(&["migrate"]).code, 0);

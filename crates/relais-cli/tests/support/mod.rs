@@ -268,7 +268,9 @@ impl Target {
         let open = Arc::clone(&gate);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                if answer(stream, &answers, &open, &sender).is_none() {
+                // A process that is killed may leave half a request, which is not counted.
+                let Some(request) = read_request(&stream) else { continue };
+                if answer(stream, request, &answers, &open, &sender).is_none() {
                     break;
                 }
             }
@@ -301,17 +303,15 @@ impl Target {
     }
 }
 
-fn answer(
-    mut stream: TcpStream,
-    status: &AtomicU16,
-    gate: &Mutex<()>,
-    seen: &Sender<Seen>,
-) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
+/// Reads one request; none if the connection ends within it.
+fn read_request(stream: &TcpStream) -> Option<Seen> {
+    let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {
         let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
         if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
         }
@@ -322,7 +322,18 @@ fn answer(
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    let mut request = Some(Seen { head, body: String::from_utf8(body).ok()? });
+    Some(Seen { head, body: String::from_utf8(body).ok()? })
+}
+
+/// Answers a request; none if the test reads no more requests.
+fn answer(
+    mut stream: TcpStream,
+    request: Seen,
+    status: &AtomicU16,
+    gate: &Mutex<()>,
+    seen: &Sender<Seen>,
+) -> Option<()> {
+    let mut request = Some(request);
     let status = status.load(Ordering::SeqCst);
     if gate.try_lock().is_err() {
         seen.send(request.take()?).ok()?;

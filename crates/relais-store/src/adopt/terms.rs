@@ -184,6 +184,7 @@ impl<'a, D: AdoptSql> Terms<'a, D> {
     pub(crate) fn is_reset(&self) -> String {
         let of = |meaning| self.adoption.column(meaning);
         let columns = [
+            of("id"),
             of("payload"),
             of("raw_payload"),
             of("headers"),

@@ -21,14 +21,14 @@ mod write_back;
 
 use std::sync::Arc;
 
-use relais_core::store::StoreResult;
+use relais_core::store::{AdoptedProblems, StoreResult};
 
 use self::script::AdoptScript;
 pub(super) use self::{follow::follow, write_back::write_back};
 use super::{PostgresStore, error::Failure, session::Client};
 use crate::adopt::{
     AdoptedTable, AdoptedTables, Adoption, AdoptionReport, InstallationOutcome, InstalledAdoption,
-    all_work,
+    all_work, problems_of,
 };
 
 /// The adopted tables of a store.
@@ -60,6 +60,14 @@ async fn install_rest(adopted: &PostgresAdoptions, client: &mut Client<'_>) -> R
 pub(super) async fn check(adopted: &PostgresAdoptions, client: &Client<'_>) -> Result<(), Failure> {
     let reports = install::check(client, &adopted.descriptions()).await?;
     all_work(&reports).map_err(Failure::from)
+}
+
+/// Compares the tables of a running program with its configuration; for the metrics.
+pub(super) async fn problems(store: &PostgresStore) -> StoreResult<Vec<AdoptedProblems>> {
+    match store.shared.adopted.descriptions() {
+        none if none.is_empty() => Ok(Vec::new()),
+        adoptions => Ok(problems_of(store.check_adoptions(adoptions).await?)),
+    }
 }
 
 impl PostgresStore {

@@ -21,7 +21,7 @@ mod write_back;
 
 use std::sync::Arc;
 
-use relais_core::store::{StoreError, StoreResult};
+use relais_core::store::{AdoptedProblems, StoreError, StoreResult};
 use rusqlite::Connection;
 
 use self::script::AdoptScript;
@@ -29,7 +29,7 @@ pub(super) use self::{follow::follow, write_back::write_back};
 use super::SqliteStore;
 use crate::adopt::{
     AdoptedTable, AdoptedTables, Adoption, AdoptionReport, InstallationOutcome, InstalledAdoption,
-    all_work,
+    all_work, problems_of,
 };
 
 /// The adopted tables of a store.
@@ -45,6 +45,14 @@ fn refresh(adopted: &SqliteAdoptions, db: &Connection) -> Result<(), StoreError>
     }
     adopted.set(tables);
     Ok(())
+}
+
+/// Compares the tables of a running program with its configuration; for the metrics.
+pub(super) async fn problems(store: &SqliteStore) -> StoreResult<Vec<AdoptedProblems>> {
+    match store.inner.adopted.descriptions() {
+        none if none.is_empty() => Ok(Vec::new()),
+        adoptions => Ok(problems_of(store.check_adoptions(adoptions).await?)),
+    }
 }
 
 impl SqliteStore {

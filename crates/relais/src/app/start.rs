@@ -99,7 +99,7 @@ impl App {
         start_sources(&mut running, &store, (&self.inbox, &mut controlled), self.sources);
         spawn_cleanup(&mut running, &store, self.retention);
         if self.follows_adopted {
-            running.spawn("adopted".into(), Box::new(AdoptedFollower::new(Arc::clone(&store))));
+            spawn_adopted_follower(&mut running, &store);
         }
         if lease.is_used() {
             running.tasks.spawn(Arc::clone(&lease).run(running.stop.clone()));
@@ -121,6 +121,11 @@ fn spawn_unserved_check(
 fn spawn_cleanup(running: &mut RunningApp, store: &Arc<dyn Store>, retention: Retention) {
     let cleanup = Cleanup::new(Arc::clone(store), retention, running.observer());
     running.spawn("cleanup".into(), Box::new(cleanup));
+}
+
+fn spawn_adopted_follower(running: &mut RunningApp, store: &Arc<dyn Store>) {
+    let follower = AdoptedFollower::new(Arc::clone(store), running.observer());
+    running.spawn("adopted".into(), Box::new(follower));
 }
 
 /// Starts the timers of processes.

@@ -29,6 +29,9 @@ pub(super) async fn read(
     let role: &str = row.get(6);
     let (wrong, rights) = judge::<PostgresDialect>(adoption, &table, role);
     table.rights = rights;
+    if row.get(9) {
+        table.rights.push(hidden_rows(&table.name, role));
+    }
     if adoption.preset == AdoptPreset::EfCore {
         let default = format!("{}.outbox_dead_letters", table.schema);
         let wanted = adoption.dead_letters.as_deref().unwrap_or(&default);
@@ -50,6 +53,14 @@ pub(super) async fn read(
         table.dead_letters = Some(found);
     }
     Ok(if wrong.is_empty() { Ok(table) } else { Err(wrong) })
+}
+
+/// Returns the problem of row-level security: a hidden row looks like a deleted one.
+fn hidden_rows(table: &str, role: &str) -> String {
+    format!(
+        "row-level security of {table} may hide rows from role {role}: their results would not be written; \
+         CREATE POLICY relais ON {table} TO {role} USING (true), or give it BYPASSRLS"
+    )
 }
 
 async fn columns(client: &Client<'_>, table: &Row) -> Result<Vec<FoundColumn>, Failure> {

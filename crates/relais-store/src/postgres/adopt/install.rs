@@ -4,7 +4,10 @@ use relais_core::store::StoreError;
 use tokio_postgres::{Error, Row, error::SqlState};
 
 use super::super::{error::Failure, session::Client};
-use super::{catalog, script::AdoptScript};
+use super::{
+    catalog,
+    script::{AdoptScript, function_names},
+};
 use crate::adopt::{
     Adoption, AdoptionReport, InstallationOutcome, InstalledAdoption, NOT_MIGRATED, TriggerState,
     cannot_adopt, catalog::FoundTable, late, only_once,
@@ -177,25 +180,58 @@ pub(super) async fn remove(
     client: &mut Client<'_>,
     table: &str,
 ) -> Result<Option<String>, Failure> {
-    let Some(row) = catalog::find(client, table).await? else { return Ok(None) };
+    let Some(row) = catalog::find(client, table).await? else {
+        return remove_dropped(client, table).await;
+    };
     let table = catalog::of_row(&row);
     let rows = client.query(adopt_sql!("installed"), &[&table.name]).await?;
     if rows.is_empty() {
         return Ok(None);
     }
+    let functions: Vec<&str> = rows.iter().map(|row| row.get(3)).collect();
+    let drop_triggers = adopt_sql!("drop_triggers").replace(":table", &table.name);
+    drop_all(client, &table.name, &drop_triggers, &functions).await?;
+    Ok(Some(table.name))
+}
+
+/// Removes what is left of an adopted table that was dropped: its functions, and results that wait for it.
+async fn remove_dropped(client: &mut Client<'_>, table: &str) -> Result<Option<String>, Failure> {
+    let names = match client.query(adopt_sql!("names_of_dropped"), &[&table]).await {
+        // The text is no name.
+        Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => Vec::new(),
+        names => names?,
+    };
+    for name in names.iter().map(|row| row.get::<_, String>(0)) {
+        let functions: Vec<String> = function_names(&name).into();
+        let rows = client.query(adopt_sql!("functions_of_dropped"), &[&functions]).await?;
+        if !rows.is_empty() {
+            let functions: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+            drop_all(client, &name, "", &functions).await?;
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// Drops triggers and functions, and forgets changes that are not handled yet. Functions have the names that the
+/// database itself writes.
+async fn drop_all(
+    client: &mut Client<'_>,
+    table: &str,
+    drop_triggers: &str,
+    functions: &[&str],
+) -> Result<(), Failure> {
     let transaction = client.transaction().await?;
     transaction.query_one(sql!("migration_limits"), &[&LOCK_TIMEOUT]).await?;
-    let drop_triggers = adopt_sql!("drop_triggers").replace(":table", &table.name);
     let remove = async {
-        transaction.batch_execute(&drop_triggers).await?;
-        for row in &rows {
-            // As the database itself writes it.
-            let function = adopt_sql!("drop_function").replace(":function", row.get(3));
+        transaction.batch_execute(drop_triggers).await?;
+        for function in functions {
+            let function = adopt_sql!("drop_function").replace(":function", function);
             transaction.batch_execute(&function).await?;
         }
-        transaction.execute(adopt_sql!("forget"), &[&table.name]).await
+        transaction.execute(adopt_sql!("forget"), &[&table]).await
     };
-    remove.await.map_err(|error| failed(&table.name, error))?;
+    remove.await.map_err(|error| failed(table, error))?;
     transaction.commit().await?;
-    Ok(Some(table.name))
+    Ok(())
 }

@@ -79,9 +79,7 @@ impl AdoptScript {
             None => format!("ORDER BY r.{id}"),
         };
         let one = format!("(SELECT * FROM {name} AS a WHERE a.{id} = $1::text::{key_type})");
-        let hash = format!("{:016x}", fingerprint(name));
-        let (copy_function, reset_function) =
-            (format!("relais_adopted_copy_{hash}"), format!("relais_adopted_reset_{hash}"));
+        let [copy_function, reset_function] = function_names(name);
         let condition = terms.is_reset();
         let mut values = terms.of_row("t");
         values.extend(terms.of_copy());
@@ -149,6 +147,11 @@ impl AdoptScript {
         };
         format!("BEGIN;\n{}{}{existing}COMMIT;\n{}", self.functions, self.triggers, self.grants)
     }
+}
+
+/// Returns the names of the functions that the triggers of a table call.
+pub(super) fn function_names(table: &str) -> [String; 2] {
+    ["copy", "reset"].map(|kind| format!("relais_adopted_{kind}_{:016x}", fingerprint(table)))
 }
 
 /// Returns the rights on the table that the role of `relais run` needs.

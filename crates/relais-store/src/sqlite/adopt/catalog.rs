@@ -79,7 +79,7 @@ pub(super) fn find(db: &Connection, table: &str) -> Result<Option<NamedTable>, S
 }
 
 /// Returns the name without quotes and without `main`; none for a table of another database.
-fn plain_name(table: &str) -> Option<String> {
+pub(super) fn plain_name(table: &str) -> Option<String> {
     let is_main = |text: &str| text.eq_ignore_ascii_case("main") || text == "\"main\"";
     let name = match table.split_once('.') {
         Some((schema, name)) if is_main(schema.trim()) => name.trim(),

@@ -140,10 +140,17 @@ fn drop_triggers(tx: &Transaction<'_>, table: &str) -> Result<usize, StoreError>
 }
 
 pub(super) fn remove(tx: &Transaction<'_>, table: &str) -> Result<Option<String>, StoreError> {
-    let Some(found) = catalog::find(tx, table)? else { return Ok(None) };
+    let Some(found) = catalog::find(tx, table)? else { return forget_dropped(tx, table) };
     if drop_triggers(tx, &found.table.plain)? == 0 {
         return Ok(None);
     }
     change(tx, adopt_sql!("forget"), [&found.table.name])?;
     Ok(Some(found.table.name))
+}
+
+/// Forgets changes of a table that was dropped. SQLite has dropped its triggers.
+fn forget_dropped(tx: &Transaction<'_>, table: &str) -> Result<Option<String>, StoreError> {
+    let name = catalog::plain_name(table).filter(|_| is_migrated(tx).unwrap_or(false));
+    let Some(name) = name.map(|plain| identifier(&plain)) else { return Ok(None) };
+    Ok((change(tx, adopt_sql!("forget"), [&name])? > 0).then_some(name))
 }
