@@ -275,6 +275,13 @@ impl CleanupCounts {
         self.tables().iter().map(|(_, rows)| rows).sum()
     }
 
+    /// Returns whether a pass that removes at most `rows_max` rows of each table has reached the end: fewer than half
+    /// of them were old enough. The rest can wait for the next minute, however fast rows are written.
+    #[doc(hidden)]
+    pub fn reached_the_end(self, rows_max: usize) -> bool {
+        self.tables().iter().all(|(_, rows)| *rows < (rows_max / 2).max(1) as u64)
+    }
+
     /// Returns the numbers with the names of what was removed.
     pub fn tables(self) -> [(&'static str, u64); 6] {
         let Self { inbox, outbox, handled, dead_letters, processes, versions } = self;

@@ -360,8 +360,11 @@ impl Store for SqliteStore {
             CleanupMode::Remove { rows_max } => {
                 let sweep = Arc::clone(&self.inner.sweep);
                 let clean = move |tx: &Transaction<'_>| {
-                    sweep.sweep(tx)?;
-                    cleanup::cleanup(tx, &retention, rows_max)
+                    let removed = cleanup::cleanup(tx, &retention, rows_max)?;
+                    if removed.reached_the_end(rows_max) {
+                        sweep.sweep(tx)?;
+                    }
+                    Ok(removed)
                 };
                 self.writer().run(clean).await
             }

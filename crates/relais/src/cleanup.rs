@@ -19,7 +19,7 @@ use crate::{
 
 /// Maximum number of rows of one table that one transaction removes.
 const ROWS_MAX: usize = 1_000;
-/// The rest when nothing is old enough.
+/// The rest when few rows are old enough.
 const REST: Duration = Duration::from_secs(60);
 /// The rest between two transactions, so that messages have priority.
 const BATCH_PAUSE: Duration = Duration::from_millis(50);
@@ -70,7 +70,7 @@ impl Worker for Cleanup {
         crate::fail_point!("cleanup.after_batch");
         self.observer.cleaned(cleaned);
         self.removed += cleaned;
-        let rest = if cleaned.total() > 0 { BATCH_PAUSE } else { REST };
+        let rest = if cleaned.reached_the_end(ROWS_MAX) { REST } else { BATCH_PAUSE };
         if rest == REST && self.removed.total() > 0 {
             self.report();
         }

@@ -47,10 +47,10 @@ pub(super) async fn cleanup(
     retention: &Retention,
     mode: CleanupMode,
 ) -> Result<CleanupCounts, Failure> {
-    let rows_max = match mode {
-        CleanupMode::Count => return count(client, retention).await,
-        CleanupMode::Remove { rows_max } => row::count(rows_max),
+    let CleanupMode::Remove { rows_max: asked } = mode else {
+        return count(client, retention).await;
     };
+    let rows_max = row::count(asked);
     let inbox =
         walk(client, sql!("cleanup_inbox"), &places.inbox, retention.processed_seconds, rows_max);
     let inbox = inbox.await?;
@@ -71,13 +71,16 @@ pub(super) async fn cleanup(
     let dead_letters = row::amount(dead.get(0));
     let processes =
         walk_processes(client, &places.processes, retention.processes_seconds, rows_max).await?;
-    sweep(client, places).await?;
     let versions =
         walk_versions(client, &places.versions, retention.versions_seconds, rows_max).await?;
     // Few, so they are not counted.
     let jobs = client.prepare_cached(sql!("cleanup_bulk")).await?;
     client.execute(&jobs, &[&retention.dispatched_seconds, &rows_max]).await?;
-    Ok(CleanupCounts { inbox, outbox, handled, dead_letters, processes, versions })
+    let removed = CleanupCounts { inbox, outbox, handled, dead_letters, processes, versions };
+    if removed.reached_the_end(asked) {
+        sweep(client, places).await?;
+    }
+    Ok(removed)
 }
 
 /// Finds outbox rows that were changed by hand, a bounded part of the tables at a time: see

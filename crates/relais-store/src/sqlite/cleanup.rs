@@ -22,9 +22,14 @@ pub(super) fn cleanup(
 ) -> Result<CleanupCounts, StoreError> {
     let age = |seconds: i64| (seconds.max(0), limit(rows_max));
     let remove = |sql, seconds: i64| change(tx, sql, age(seconds));
-    // These take the attempts of their rows along.
+    // These take the attempts of their rows along. The first rows are read first: that is enough while many are old.
     let remove_rows = |origin, sql, seconds: i64| {
-        let removed = all(tx, sql, age(seconds), |c| c.integer(0))?;
+        let (seconds, most) = age(seconds);
+        let mut removed = all(tx, sql, (seconds, most, true), |c| c.integer(0))?;
+        if removed.len() < rows_max {
+            let left = limit(rows_max - removed.len());
+            removed.extend(all(tx, sql, (seconds, left, false), |c| c.integer(0))?);
+        }
         attempt::forget(tx, origin, &removed)?;
         crate::fail_point!("cleanup.mid_batch");
         Ok::<_, StoreError>(removed.len() as u64)

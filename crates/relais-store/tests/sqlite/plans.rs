@@ -1,5 +1,7 @@
 //! The hot statements walk their indexes: their cost must not grow with history or backlog.
 
+use rusqlite::StatementStatus;
+
 use crate::bed::Bed;
 
 macro_rules! sql {
@@ -202,4 +204,27 @@ async fn an_operator_finds_what_belongs_to_a_message_by_its_indexes() {
         assert_bounded_find(&plan(&bed, sql));
     }
     assert!(plan(&bed, sql!("list_audit")).contains("relais_audit_target"));
+}
+
+/// Steps that one pass of the clean-up takes for its first statement, with so many rows past their retention.
+async fn cleanup_steps(rows: usize) -> i32 {
+    let bed = Bed::new().await;
+    let insert = format!(
+        "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload, status, \
+                                    created_at, dispatched_at)
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
+         SELECT 'Order', 'k', 'E', 'd', '{{}}', 'DISPATCHED', '2020-01-01T00:00:00.000Z', \
+                '2020-01-01T00:00:00.000Z' FROM n"
+    );
+    bed.raw().execute_batch(&insert).unwrap();
+    let db = bed.raw();
+    let mut remove = db.prepare(sql!("cleanup_outbox")).unwrap();
+    assert_eq!(remove.query_map((60, 100, true), |_| Ok(())).unwrap().count(), 100);
+    remove.get_status(StatementStatus::VmStep)
+}
+
+#[tokio::test]
+async fn a_pass_of_the_cleanup_does_not_read_all_rows_that_are_old() {
+    let (few, many) = (cleanup_steps(5_000).await, cleanup_steps(40_000).await);
+    assert!(many < few + few / 5, "{few} steps, {many} beside more old rows");
 }

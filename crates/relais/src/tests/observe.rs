@@ -1,6 +1,9 @@
 //! Measurements and traces of a message.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use relais_core::{
     async_trait, delivery::Delivery, handler::Outcome, lane::Scope, outbox::OutboxRow,
@@ -21,7 +24,7 @@ use crate::{
     observe::{Attribute, Observer, Span, SpanSink},
     publish_guard::PublishGuard,
     relay::Relay,
-    worker::{Worker, run_until_idle},
+    worker::{PassOutcome, Worker, run_until_idle},
 };
 
 #[derive(Clone, Default)]
@@ -256,6 +259,25 @@ async fn a_cleanup_counts_what_it_removes_and_never_keeps_everything() {
         cleanup.run_once().await.unwrap();
         assert_eq!(observer.snapshot().cleaned.outbox, removed);
         assert_eq!(bench.statuses().len() as u64, 2 - removed);
+    }
+}
+
+/// Otherwise each process would read the tables without a rest, as soon as rows reach their retention one by one.
+#[tokio::test]
+async fn a_cleanup_continues_at_once_only_while_many_rows_are_old() {
+    let bench = Bench::new().await;
+    for (rows, continues) in [(700, true), (20, false)] {
+        let payloads: Vec<String> = (0..rows).map(|n| format!("m{n}")).collect();
+        bench.enqueue(&payloads.iter().map(|id| ("k", id.as_str())).collect::<Vec<_>>()).await;
+        bench.sql(
+            "UPDATE relais_outbox SET status = 'DISPATCHED', dispatched_at = '2020-01-01T00:00:00.000Z'",
+        );
+        let store = Arc::clone(&bench.store) as Arc<dyn relais_core::store::Store>;
+        let observer = Arc::new(Observer::default());
+        let outcome = Cleanup::new(store, Retention::default(), observer).run_once().await.unwrap();
+        assert!(bench.statuses().is_empty());
+        let PassOutcome::Idle { at_most } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(at_most < Duration::from_secs(1), continues, "{rows} rows: {at_most:?}");
     }
 }
 
