@@ -68,7 +68,7 @@ impl KillLoop {
         Some(first)
     }
 
-    /// Waits for the last of so many messages: the target notes a request only after its reply.
+    /// Waits until `count` messages have arrived: the target notes a request only after its reply.
     fn first_arrivals(target: &Target, count: usize) -> Vec<u32> {
         let (mut known, mut first) = (HashSet::new(), Vec::new());
         while first.len() < count {

@@ -206,7 +206,7 @@ async fn an_operator_finds_what_belongs_to_a_message_by_its_indexes() {
     assert!(plan(&bed, sql!("list_audit")).contains("relais_audit_target"));
 }
 
-/// Steps that one pass of the clean-up takes for its first statement, with so many rows past their retention.
+/// Returns the steps of one pass of the first clean-up statement over `rows` rows past their retention.
 async fn cleanup_steps(rows: usize) -> i32 {
     let bed = Bed::new().await;
     let insert = format!(
