@@ -21,6 +21,7 @@ mod handler;
 mod hydrate;
 mod inbox;
 mod inspect;
+mod lane;
 mod lanes;
 mod low_water_mark;
 mod migrate;

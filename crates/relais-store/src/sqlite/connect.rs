@@ -10,7 +10,7 @@ use std::{
 use relais_core::store::StoreError;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{check, error};
+use super::{check, error, lane};
 
 /// Prepared statements a connection keeps; more than there are files in `sql/`.
 const STATEMENTS_MAX: usize = 128;
@@ -101,6 +101,7 @@ fn open(path: &Path, flags: OpenFlags, options: &SqliteOptions) -> rusqlite::Res
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(options.busy_timeout)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    lane::register(&db)?;
     db.pragma_update(None, "foreign_keys", true)?;
     db.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     Ok(db)

@@ -14,19 +14,23 @@ use rusqlite::{Connection, Transaction, params};
 
 use super::{
     error,
+    lane::ascii_lane,
     outbox::destination,
     outbox_position::{OutboxObstacles, OutboxPositions},
-    row::{Cells, change, first, json_array, lane_bits, limit, read},
+    row::{Cells, change, first, json_array, lane_bits, read},
 };
 
 /// Most rows that one write passes into `relais_waiting`.
 const PASSED_MAX: usize = 2_000;
 
+/// The largest payload, in bytes, that the walk reads at once. Of a larger one it may need no byte.
+const INLINE_MAX: i64 = 2_000;
+
 /// Rows that were found so far, and the place of the walk.
 #[derive(Debug, Default)]
 pub(super) struct FetchProgress {
-    /// The lanes and payload bytes of rows to return, by their ids.
-    found: BTreeMap<i64, (i16, usize)>,
+    /// The rows to return, by their ids.
+    found: BTreeMap<i64, FoundRow>,
     /// The first fresh row of the lanes.
     first_fresh: Option<i64>,
     /// Keys of fresh rows that the worker holds.
@@ -34,6 +38,16 @@ pub(super) struct FetchProgress {
     walked_to: Option<i64>,
     fresh: usize,
     bytes: usize,
+}
+
+/// A row to return.
+#[derive(Debug)]
+struct FoundRow {
+    lane: i16,
+    /// The size of its payload.
+    bytes: usize,
+    /// What the walk has read of it. A due row and one with a large payload are read at the end.
+    row: Option<OutboxRow>,
 }
 
 /// The result of one read.
@@ -82,7 +96,9 @@ pub(super) fn fetch(
     let lanes_at = progress.first_fresh.map_or(end, |id| id - 1);
     positions.note_lanes(destination, lanes, lanes_at.max(from));
     if walk_end == WalkEnd::ManyToPass {
-        let OutboxSearch { progress, passed, .. } = search;
+        let OutboxSearch { mut progress, passed, .. } = search;
+        // The next snapshot may have other contents.
+        progress.found.values_mut().for_each(|found| found.row = None);
         return Ok(FetchedPart::Cut { progress, passed });
     }
     let rows = search.rows()?;
@@ -167,7 +183,7 @@ impl OutboxSearch<'_> {
                 continue;
             }
             if let Some(lane) = self.usable_lane(id, &key)? {
-                self.progress.found.insert(id, (lane, bytes));
+                self.progress.found.insert(id, FoundRow { lane, bytes, row: None });
             }
         }
         Ok(())
@@ -178,14 +194,15 @@ impl OutboxSearch<'_> {
         let db = self.db;
         let sql = include_str!("sql/fetch_outbox.sql");
         let mut statement = db.prepare_cached(sql).map_err(failed)?;
-        let params = params![self.destination, from, self.state.has_waiting];
+        let inline_max = self.bytes_max.map_or(-1, |_| INLINE_MAX);
+        let params = params![self.destination, from, self.state.has_waiting, inline_max];
         let mut rows = statement.query(params).map_err(failed)?;
         while self.progress.fresh < self.limit
             && self.bytes_max.is_none_or(|max| self.progress.bytes < max)
         {
             let Some(row) = rows.next().map_err(failed)? else { return Ok(WalkEnd::NoMoreRows) };
             let cells = Cells::new(row);
-            let (id, key) = (cells.integer(0), cells.text_ref(1));
+            let (id, key) = (cells.integer(0), cells.text_ref(10));
             let lane = self.lane(id, &key)?;
             if !self.owns(lane) {
                 continue;
@@ -198,7 +215,7 @@ impl OutboxSearch<'_> {
             if self.skip_keys.contains(&*key) {
                 continue;
             }
-            let delay = cells.integer(3);
+            let delay = cells.integer(24);
             if delay > 1 {
                 self.hold(id, &key)?;
             }
@@ -214,8 +231,12 @@ impl OutboxSearch<'_> {
                 }
                 continue;
             }
-            let bytes = cells.size(2);
-            self.progress.found.insert(id, (lane, bytes));
+            let bytes = cells.size(23);
+            let row = match cells.is_null(7) {
+                true => None,
+                false => Some(OutboxRow { lane, ..read(row, |c| c.outbox()).map_err(failed)? }),
+            };
+            self.progress.found.insert(id, FoundRow { lane, bytes, row });
             self.progress.fresh += 1;
             self.progress.bytes = self.progress.bytes.saturating_add(bytes);
         }
@@ -277,16 +298,21 @@ impl OutboxSearch<'_> {
     }
 
     /// Reads the rows that were found: the first ones, up to the limit of rows and bytes.
-    fn rows(&self) -> Result<Vec<OutboxRow>, StoreError> {
+    fn rows(&mut self) -> Result<Vec<OutboxRow>, StoreError> {
         let sql = include_str!("sql/read_outbox.sql");
         let mut statement = self.db.prepare_cached(sql).map_err(failed)?;
         let mut found = Vec::with_capacity(self.progress.found.len().min(self.limit));
         let mut bytes_before = 0_usize;
-        for (id, (lane, bytes)) in self.progress.found.iter().take(self.limit) {
+        let all = std::mem::take(&mut self.progress.found);
+        for (id, FoundRow { lane, bytes, row }) in all.into_iter().take(self.limit) {
             if self.bytes_max.is_some_and(|max| bytes_before >= max) {
                 break;
             }
-            bytes_before = bytes_before.saturating_add(*bytes);
+            bytes_before = bytes_before.saturating_add(bytes);
+            if let Some(row) = row {
+                found.push(row);
+                continue;
+            }
             let params = params![id, self.bytes_max.is_some(), lane];
             let mut rows = statement.query(params).map_err(failed)?;
             if let Some(row) = rows.next().map_err(failed)? {
@@ -300,46 +326,4 @@ impl OutboxSearch<'_> {
 #[expect(clippy::needless_pass_by_value, reason = "as an argument of `map_err`")]
 fn failed(error: rusqlite::Error) -> StoreError {
     error::store(&error)
-}
-
-/// Returns the lane of a key of ASCII characters, as the database computes it.
-fn ascii_lane(key: &str) -> Option<i16> {
-    let bytes = key.as_bytes();
-    if bytes.iter().any(|byte| !byte.is_ascii() || *byte == 0) {
-        return None;
-    }
-    let length = bytes.len();
-    let from_end = |n: usize| length.checked_sub(n).map_or(0, |at| i64::from(bytes[at]));
-    let first = bytes.first().copied().map_or(0, i64::from);
-    let sum = from_end(1)
-        + 7 * from_end(2)
-        + 31 * from_end(3)
-        + 61 * from_end(4)
-        + 13 * first
-        + 3 * limit(length);
-    i16::try_from(sum % 64).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lane_of_an_ascii_key_is_that_of_the_database() {
-        let db = Connection::open_in_memory().unwrap();
-        for script in super::super::SCRIPTS {
-            db.execute_batch(script.sql).unwrap();
-        }
-        let keys = ["", "a", "ab", "abc", "abcd", "order-00042", " ~\t", "A key of more words"];
-        for key in keys {
-            let insert = "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, \
-                          destination, payload, msg_key) VALUES ('O', 'o', 'E', 'd', '{}', ?1)";
-            db.execute(insert, [key]).unwrap();
-            let id = db.last_insert_rowid();
-            let sql = include_str!("sql/lane_of_row.sql");
-            let lane: i16 = db.query_row(sql, [id], |row| row.get(0)).unwrap();
-            assert_eq!(ascii_lane(key), Some(lane), "{key:?}");
-        }
-        assert_eq!((ascii_lane("ä"), ascii_lane("a\0b")), (None, None));
-    }
 }

@@ -272,7 +272,7 @@ fn fill(bed: &Bed, destination: &str, key: &str, rows: usize) {
 fn steps(bed: &Bed) -> i32 {
     let db = bed.raw();
     let mut walk = db.prepare(include_str!("../../src/sqlite/sql/fetch_outbox.sql")).unwrap();
-    let values = (DESTINATION, bed.store.mark(&scope()), true);
+    let values = (DESTINATION, bed.store.mark(&scope()), true, 2_000);
     assert_eq!(walk.query_map(values, |_| Ok(())).unwrap().take(100).count(), 100);
     walk.get_status(StatementStatus::VmStep)
 }
