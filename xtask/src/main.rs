@@ -21,6 +21,7 @@ mod kafka;
 mod languages;
 mod maven;
 mod nats;
+mod nats_current;
 mod packages;
 mod pgbouncer;
 mod ports;

@@ -50,25 +50,36 @@ pub(crate) fn install_if_missing(target: &Path) -> Result<()> {
 }
 
 pub(crate) fn start(target: &Path) -> Result<ServerOutcome> {
-    let Some(program) = place(target) else {
-        return Ok(ServerOutcome::Missing { name: NAME, why: HINT.to_owned() });
-    };
+    let variables = [ADDRESS_VARIABLE, RESTART_VARIABLE, PROGRAM_VARIABLE];
+    match place(target) {
+        Some(program) => start_program(NAME, &program, variables),
+        None => Ok(ServerOutcome::Missing { name: NAME, why: HINT.to_owned() }),
+    }
+}
+
+/// Starts a server of this program. The variables are those of its URL, its script and its program.
+pub(crate) fn start_program(
+    name: &'static str,
+    program: &Path,
+    variables: [&'static str; 3],
+) -> Result<ServerOutcome> {
     let scratch = Scratch::of_server(STOP)?;
     let directory = scratch.path();
-    fill(directory, &program)?;
+    fill(directory, program)?;
     let port = ports::first_that_works(|port| {
         fs::write(directory.join("port"), port.to_string())?;
         command::output(server(directory).arg("start")).map(drop)
     })
-    .context("NATS does not start")?;
-    let variables = vec![
-        (ADDRESS_VARIABLE, format!("nats://{LOGIN}@127.0.0.1:{port}")),
-        (RESTART_VARIABLE, directory.join("server").display().to_string()),
-        (PROGRAM_VARIABLE, program.display().to_string()),
+    .with_context(|| format!("{name} does not start"))?;
+    let values = [
+        format!("nats://{LOGIN}@127.0.0.1:{port}"),
+        directory.join("server").display().to_string(),
+        program.display().to_string(),
     ];
-    let answer = command::output(Command::new(&program).arg("--version")).unwrap_or_default();
+    let variables = variables.into_iter().zip(values).collect();
+    let answer = command::output(Command::new(program).arg("--version")).unwrap_or_default();
     let version = version_in(&answer);
-    Ok(ServerOutcome::Running(PrivateServer { name: NAME, version, port, variables, scratch }))
+    Ok(ServerOutcome::Running(PrivateServer { name, version, port, variables, scratch }))
 }
 
 fn place(target: &Path) -> Option<PathBuf> {

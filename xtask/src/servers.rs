@@ -10,12 +10,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    amqp, apicurio, axe, chromium, faketime, kafka, languages, nats, pgbouncer, postgres, promtool,
-    rabbitmq, scratch::Scratch, workspace::Workspace,
+    amqp, apicurio, axe, chromium, faketime, kafka, languages, nats, nats_current, pgbouncer,
+    postgres, promtool, rabbitmq, scratch::Scratch, workspace::Workspace,
 };
 
 /// All variables about servers.
-const VARIABLES: [&str; 31] = [
+const VARIABLES: [&str; 34] = [
     postgres::ADDRESS_VARIABLE,
     kafka::ADDRESS_VARIABLE,
     kafka::RESTART_VARIABLE,
@@ -34,6 +34,9 @@ const VARIABLES: [&str; 31] = [
     nats::ADDRESS_VARIABLE,
     nats::RESTART_VARIABLE,
     nats::PROGRAM_VARIABLE,
+    nats_current::VARIABLES[0],
+    nats_current::VARIABLES[1],
+    nats_current::VARIABLES[2],
     amqp::ARTEMIS.variables[0],
     amqp::ARTEMIS.variables[1],
     amqp::ARTEMIS.variables[2],
@@ -101,6 +104,8 @@ impl Servers {
         pgbouncer::install_if_missing(&workspace.target)?;
         faketime::install_if_missing(&workspace.target)?;
         languages::install_if_missing()?;
+        // With the Go of the line above.
+        nats_current::install_if_missing(&workspace.target)?;
         axe::install_if_missing(&workspace.target)?;
         let target = workspace.target.clone();
         Ok(Starting { thread: thread::spawn(move || Self::start(&target)) })
@@ -167,8 +172,9 @@ impl Servers {
                 pgbouncer::look(target),
                 faketime::look(target),
             ];
-            let mut brokers =
-                vec![joined(kafka.join())?, joined(rabbitmq.join())?, nats::start(target)?];
+            let nats = [nats::start(target)?, nats_current::start(target)?];
+            let mut brokers = vec![joined(kafka.join())?, joined(rabbitmq.join())?];
+            brokers.extend(nats);
             for broker in amqp.into_iter().chain([registry]) {
                 brokers.push(joined(broker.join())?);
             }

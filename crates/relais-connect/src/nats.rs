@@ -4,7 +4,8 @@
 //! Read in this order: `connection` opens a connection and watches it, `api` has the requests. A
 //! message is sent by `publisher` and `call`: `outgoing` builds subject, headers and body, and
 //! `classify` classifies the answer. Messages are received by `source` through a `session` with a
-//! `pull`; `delivery` maps one to an inbox row.
+//! `pull`; `delivery` maps one to an inbox row. Messages
+//! that the client library cannot receive are read by `reread`, and `stored` parses them.
 
 mod api;
 mod connection;
@@ -18,8 +19,10 @@ mod delivery;
 mod keep_alive;
 mod pull;
 mod recovery;
+mod reread;
 mod session;
 mod source;
+mod stored;
 
 mod probe;
 

@@ -22,7 +22,8 @@ const START_MAX: Duration = Duration::from_secs(210);
 const PROGRAM_MAX: Duration = Duration::from_secs(90);
 
 /// Test programs that take long or need a server, each with its reason.
-const LEFT_OUT: [(&str, &str); 27] = [
+const LEFT_OUT: [(&str, &str); 28] = [
+    ("relais-cli connectors", "needs brokers"),
     ("relais-cli console", "drives a browser"),
     ("relais-cli demo", "runs the demo to its end"),
     ("relais-cli docs", "runs the examples of five languages"),
@@ -55,12 +56,13 @@ const LEFT_OUT: [(&str, &str); 27] = [
 const PART: [(&str, &str); 1] = [("relais-store conformance", "sqlite::")];
 
 /// Variables with which tests find servers, or fail without them.
-const SERVERS: [&str; 8] = [
+const SERVERS: [&str; 9] = [
     "CI",
     "RELAIS_TEST_POSTGRES",
     "RELAIS_TEST_KAFKA",
     "RELAIS_TEST_RABBITMQ",
     "RELAIS_TEST_NATS",
+    "RELAIS_TEST_NATS_CURRENT",
     "RELAIS_TEST_ARTEMIS",
     "RELAIS_TEST_QPID",
     "RELAIS_TEST_REGISTRY",

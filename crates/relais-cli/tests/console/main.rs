@@ -8,6 +8,7 @@ mod browser;
 mod controls;
 mod corpus;
 mod detail;
+mod kinds;
 mod outage;
 mod pictures;
 // Some helpers are made for other tests of the program.

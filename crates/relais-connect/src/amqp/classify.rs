@@ -113,7 +113,8 @@ const TLS: (&str, &str) = (
 );
 const AUTHENTICATION: (&str, &str) = (
     "AMQP_AUTHENTICATION",
-    "the broker refuses the login; check user and password, or the client certificate",
+    "the broker refuses the login; check user and password in `url`, the key in `connection` of Service \
+     Bus, or the client certificate",
 );
 const MECHANISM: (&str, &str) = (
     "AMQP_MECHANISM",

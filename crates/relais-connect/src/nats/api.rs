@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use async_nats::Request;
+use async_nats::{Request, Subject};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{NatsStart, classify::NatsFailure, connection::OpenNatsConnection};
@@ -65,6 +65,9 @@ pub(super) struct ConsumerConfig {
     pub(super) max_ack_pending: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) filter_subject: Option<String>,
+    /// Several filters, of a consumer that relais did not create.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) filter_subjects: Vec<String>,
     pub(super) replay_policy: String,
 }
 
@@ -144,6 +147,7 @@ impl ConsumerPlan {
             max_deliver: -1,
             max_ack_pending: i64::from(self.max_ack_pending),
             filter_subject: self.filter.clone(),
+            filter_subjects: Vec::new(),
             replay_policy: "instant".to_owned(),
         }
     }
@@ -153,6 +157,62 @@ impl ConsumerPlan {
         connection: &OpenNatsConnection,
     ) -> Result<StreamInfo, NatsFailure> {
         ask(connection, self.subject(&format!("STREAM.INFO.{}", self.stream)), &()).await
+    }
+
+    /// Returns the first message from this sequence on whose subject fits, if there is one.
+    pub(super) async fn stored_message(
+        &self,
+        connection: &OpenNatsConnection,
+        sequence: u64,
+        filter: &str,
+    ) -> Result<Option<StoredNatsMessage>, NatsFailure> {
+        let request = self.subject(&format!("STREAM.MSG.GET.{}", self.stream));
+        let body = GetMessage { seq: sequence, next_by_subj: filter };
+        match ask::<GotMessage>(connection, request, &body).await {
+            Ok(found) => Ok(Some(found.message)),
+            Err(failure) if failure.is_no_message() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Returns the subject that acknowledges a delivered message of the consumer.
+    ///
+    /// The server takes the number of the delivery from its own record of the message. The number
+    /// here is one that no delivery has, so that a message without such a record changes nothing.
+    pub(super) fn acknowledgement(&self, sequence: u64, nanoseconds: i64) -> Subject {
+        let (stream, consumer, no_delivery) = (&self.stream, &self.consumer, i64::MAX);
+        format!("$JS.ACK.{stream}.{consumer}.1.{sequence}.{no_delivery}.{nanoseconds}.0").into()
+    }
+}
+
+#[derive(Serialize)]
+struct GetMessage<'a> {
+    seq: u64,
+    next_by_subj: &'a str,
+}
+
+#[derive(Deserialize)]
+struct GotMessage {
+    message: StoredNatsMessage,
+}
+
+/// A message as the stream has it. Headers and body are Base64.
+#[derive(Debug, Deserialize)]
+pub(super) struct StoredNatsMessage {
+    pub(super) subject: String,
+    pub(super) seq: u64,
+    #[serde(default)]
+    pub(super) hdrs: String,
+    #[serde(default)]
+    pub(super) data: String,
+    time: String,
+}
+
+impl StoredNatsMessage {
+    /// Returns the time at which it was stored, in nanoseconds since 1970.
+    pub(super) fn nanoseconds(&self) -> Option<i64> {
+        let time: jiff::Timestamp = self.time.parse().ok()?;
+        i64::try_from(time.as_nanosecond()).ok()
     }
 }
 
@@ -269,6 +329,25 @@ mod tests {
         ] {
             assert!(wrong.unusable().unwrap().contains(part));
         }
+    }
+
+    #[test]
+    fn a_stored_message_has_its_time_in_nanoseconds() {
+        let of = |time: &str| {
+            let text = format!("{{\"subject\": \"a\", \"seq\": 1, \"time\": \"{time}\"}}");
+            serde_json::from_str::<StoredNatsMessage>(&text).unwrap().nanoseconds()
+        };
+        assert_eq!(of("2026-11-15T12:00:00.1234567Z"), Some(1_794_744_000_123_456_700));
+        assert_eq!(of("2026-11-15T12:00:00Z"), Some(1_794_744_000_000_000_000));
+        assert_eq!(of("yesterday"), None);
+    }
+
+    #[test]
+    fn an_acknowledgement_names_the_message_and_no_delivery() {
+        assert_eq!(
+            plan().acknowledgement(17, 99).as_str(),
+            "$JS.ACK.ORDERS.relais.1.17.9223372036854775807.99.0"
+        );
     }
 
     #[test]

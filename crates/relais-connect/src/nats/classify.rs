@@ -103,6 +103,8 @@ const TABLE: &[ErrorRow] = &[
 
 /// JetStream's code for a consumer that does not exist.
 const CONSUMER_NOT_FOUND: u32 = 10_014;
+/// JetStream's code for a message that does not exist.
+const MESSAGE_NOT_FOUND: u32 = 10_037;
 
 const REFUSED: (&str, &str) = ("NATS_REFUSED", "the stream refuses this message");
 const NOT_READY: (&str, &str) = ("NATS_NOT_READY", "JetStream is not available now");
@@ -232,6 +234,11 @@ impl NatsFailure {
         self.code == CONSUMER_NOT_FOUND
     }
 
+    /// Returns whether a stream has no such message.
+    pub(super) fn is_no_message(&self) -> bool {
+        self.code == MESSAGE_NOT_FOUND
+    }
+
     /// Returns the delivery of a message.
     pub(super) fn delivery(&self, address: NatsAddress) -> Delivery {
         let problem = self.problem.clone();
@@ -355,6 +362,7 @@ mod tests {
         }
         assert!(answer(404, 10_014, "consumer not found").is_unknown_consumer());
         assert!(!answer(404, 10_059, "stream not found").is_unknown_consumer());
+        assert!(answer(404, 10_037, "no message found").is_no_message());
     }
 
     #[test]

@@ -38,14 +38,24 @@ pub(super) struct StreamMessage {
 impl StreamFormat {
     /// Maps a message. Returns `None` for one that is not of a consumer.
     pub(super) fn read(&self, message: Message) -> Option<StreamMessage> {
-        let reply = message.reply.clone()?;
+        let (reply, bytes) = (message.reply.clone()?, message.length);
+        let headers = headers(&message);
+        self.map(reply, headers, Vec::from(message.payload), bytes)
+    }
+
+    /// Maps a message with this subject of its acknowledgement. Returns `None` if that is not one of a
+    /// consumer.
+    pub(super) fn map(
+        &self,
+        reply: Subject,
+        mut headers: Headers,
+        payload: Vec<u8>,
+        bytes: usize,
+    ) -> Option<StreamMessage> {
         let place = StreamPlace::parse(&reply)?;
-        let bytes = message.length;
         let position = format!("{}:{}:{}", place.stream, place.sequence, place.nanoseconds);
         let (sequence, topic) = (place.sequence, place.stream.to_owned());
         let event_ts = Some(Timestamp(place.nanoseconds / 1_000));
-        let mut headers = headers(&message);
-        let payload = Vec::from(message.payload);
         let body = match self.envelope {
             NatsEnvelope::None => payload,
             NatsEnvelope::CloudEvents => cloudevent::open(payload, &mut headers, &cloudevent::NATS),
@@ -66,9 +76,15 @@ impl StreamFormat {
     }
 }
 
-fn headers(message: &Message) -> Headers {
+/// Returns headers with the subject alone.
+pub(super) fn subject_header(subject: &str) -> Headers {
     let mut headers = Headers::default();
-    headers.push(SUBJECT, HeaderValue::from_bytes(message.subject.as_bytes()));
+    headers.push(SUBJECT, HeaderValue::from_bytes(subject.as_bytes()));
+    headers
+}
+
+fn headers(message: &Message) -> Headers {
+    let mut headers = subject_header(&message.subject);
     for (name, values) in message.headers.iter().flat_map(|map| map.iter()) {
         for value in values {
             let (name, value): (&str, &[u8]) = (name.as_ref(), value.as_ref());

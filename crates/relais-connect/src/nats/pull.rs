@@ -146,8 +146,8 @@ impl MessagePull {
                 return;
             }
             while let Some(message) = self.subscriber.next().await {
-                if message.status.is_none() {
-                    rest.push(message);
+                if let PullEvent::Message(message) = pull_event(message) {
+                    rest.push(*message);
                 }
             }
         };
@@ -156,8 +156,12 @@ impl MessagePull {
     }
 }
 
+/// A message of a stream has a subject for its acknowledgement. What looks like a status in its headers was
+/// written by its sender.
 fn pull_event(message: Message) -> PullEvent {
-    let Some(status) = message.status else { return PullEvent::Message(Box::new(message)) };
+    let is_of_stream = message.reply.as_ref().is_some_and(|reply| reply.starts_with("$JS.ACK."));
+    let status = message.status.filter(|_| !is_of_stream);
+    let Some(status) = status else { return PullEvent::Message(Box::new(message)) };
     let text = message.description.as_deref().unwrap_or_default();
     match status {
         StatusCode::IDLE_HEARTBEAT => PullEvent::Alive,
@@ -176,15 +180,25 @@ mod tests {
     use super::*;
 
     fn status(code: u16, text: &str) -> PullEvent {
-        pull_event(Message {
+        pull_event(message(code, text, None))
+    }
+
+    fn message(code: u16, text: &str, reply: Option<&str>) -> Message {
+        Message {
             subject: "_INBOX.a".into(),
-            reply: None,
+            reply: reply.map(Into::into),
             payload: Vec::new().into(),
             headers: None,
             status: Some(StatusCode::from_u16(code).unwrap()),
             description: Some(text.to_owned()),
             length: 0,
-        })
+        }
+    }
+
+    #[test]
+    fn a_message_of_the_stream_is_no_status_of_the_server() {
+        let message = message(404, "", Some("$JS.ACK.S.c.1.17.4.99.0"));
+        assert!(matches!(pull_event(message), PullEvent::Message(_)));
     }
 
     #[test]

@@ -10,10 +10,11 @@ use super::{
     api::{ConsumerInfo, ConsumerPlan},
     classify::NatsFailure,
     connection::OpenNatsConnection,
-    delivery::StreamMessage,
+    delivery::{StreamFormat, StreamMessage},
     keep_alive::KeepAlive,
     pull::{MessagePull, PullEvent},
     recovery::OrderRecovery,
+    reread::{LossCount, StreamReread},
 };
 
 /// Time to wait until the server has processed acknowledgements or returned messages.
@@ -30,6 +31,8 @@ pub(super) struct PullSession {
     pull: MessagePull,
     keep_alive: KeepAlive,
     recovery: Option<OrderRecovery>,
+    /// Open messages that are read from the stream before any is asked for.
+    reread: Option<StreamReread>,
     /// The next check of the consumer, if there is a recovery. It outlives a cancelled wait.
     check_at: Instant,
     connection: OpenNatsConnection,
@@ -43,6 +46,7 @@ impl PullSession {
         connection: &NatsConnection,
         name: &str,
         capacity: usize,
+        losses: &mut LossCount,
     ) -> Result<Self, String> {
         let text = |failure: NatsFailure| failure.problem.message;
         let opened = connection.open(name, capacity).await;
@@ -55,8 +59,58 @@ impl PullSession {
         let pull = opening.await.map_err(text)?;
         let keep_alive = KeepAlive::start(connection.client().clone(), info.config.ack_wait());
         let now = Instant::now();
-        let (recovery, check_at) = (OrderRecovery::needed(&info, now), now + RECOVERY_PAUSE);
-        Ok(Self { plan: plan.clone(), pull, keep_alive, recovery, check_at, connection })
+        let reread = losses.opened(&info).then(|| StreamReread::needed(&info)).flatten();
+        let recovery = if reread.is_none() { OrderRecovery::needed(&info, now) } else { None };
+        let (plan, check_at) = (plan.clone(), now + RECOVERY_PAUSE);
+        Ok(Self { plan, pull, keep_alive, recovery, reread, check_at, connection })
+    }
+
+    /// Returns whether messages are read from the stream. Then none is asked for.
+    pub(super) fn is_rereading(&self) -> bool {
+        self.reread.is_some()
+    }
+
+    /// Reads the next open message from the stream, and counts one that the client library would have
+    /// refused. Returns `None` if there is no more.
+    pub(super) async fn reread(
+        &mut self,
+        format: &StreamFormat,
+        losses: &mut LossCount,
+    ) -> Result<Option<StreamMessage>, NatsFailure> {
+        let Some(reread) = &mut self.reread else { return Ok(None) };
+        let stored = match reread.next(&self.plan, &self.connection).await {
+            Ok(stored) => stored,
+            Err(failure) if !self.connection.is_usable() => return Err(failure),
+            Err(failure) => {
+                let (stream, reason) = (&self.plan.stream, &failure.problem.message);
+                tracing::warn!(stream, reason, "could not read open messages from the stream");
+                losses.could_not_read(reread.position());
+                reread.stop();
+                None
+            }
+        };
+        let Some(stored) = stored else { return Ok(None) };
+        let parsed = format.read_stored(&stored, &self.plan)?;
+        if parsed.is_refused {
+            let (stream, sequence) = (&self.plan.stream, stored.seq);
+            tracing::warn!(
+                stream,
+                sequence,
+                subject = stored.subject,
+                "read a message from the stream whose headers the client library refuses"
+            );
+            losses.found_refused();
+        }
+        self.keep_alive.add(parsed.message.sequence, &parsed.message.reply);
+        Ok(Some(parsed.message))
+    }
+
+    /// Ends reading from the stream, once what was read is acknowledged.
+    pub(super) async fn end_reread(&mut self) -> Result<(), NatsFailure> {
+        let info = self.plan.info(&self.connection).await?;
+        self.recovery = OrderRecovery::needed(&info, Instant::now());
+        self.reread = None;
+        Ok(())
     }
 
     /// Returns what has arrived, without waiting.

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a message is acknowledged only after its batch is in the database. Messages of a refused
 //! batch stay here and are returned again. After a failure the server delivers again what was not
-//! acknowledged, and the inbox recognises duplicates; newer messages wait for them. See `session`.
+//! acknowledged, and the inbox recognises duplicates; newer messages wait for them. See `session`. After
+//! repeated failures at one position they are read from the stream instead. See `reread`.
 
 use std::{
     collections::VecDeque,
@@ -27,6 +28,7 @@ use super::{
     classify::NatsFailure,
     delivery::{StreamFormat, StreamMessage},
     pull::PullEvent,
+    reread::LossCount,
     session::PullSession,
 };
 use crate::{
@@ -152,6 +154,7 @@ pub struct NatsSource {
     prefetch: PrefetchLimit,
     state: Arc<NatsSourceState>,
     session: Option<PullSession>,
+    losses: LossCount,
     /// Received and not acknowledged, in order.
     held: VecDeque<StreamMessage>,
     /// The number of them that were returned as the last batch.
@@ -186,6 +189,7 @@ impl NatsSource {
             prefetch: PrefetchLimit::new(prefetch, prefetch_bytes),
             state: Arc::default(),
             session: None,
+            losses: LossCount::default(),
             held: VecDeque::new(),
             handed: 0,
         })
@@ -202,7 +206,8 @@ impl NatsSource {
             return Ok(());
         }
         let capacity = self.prefetch_max + STATUS_MAX;
-        let opening = PullSession::open(&self.plan, &self.connection, &self.name, capacity);
+        let (plan, connection, losses) = (&self.plan, &self.connection, &mut self.losses);
+        let opening = PullSession::open(plan, connection, &self.name, capacity, losses);
         match opening.await {
             Ok(session) => {
                 let (stream, consumer) = (&self.plan.stream, &self.plan.consumer);
@@ -219,7 +224,10 @@ impl NatsSource {
     }
 
     /// Takes what has arrived, without waiting, and asks for more as far as memory allows.
-    async fn collect(&mut self) -> Result<(), NatsFailure> {
+    async fn collect(&mut self, max: usize) -> Result<(), NatsFailure> {
+        if self.reread(max).await? {
+            return Ok(());
+        }
         let Some(session) = &mut self.session else { return Ok(()) };
         while let Some(event) = session.arrived() {
             let message = message_of(event, &self.format, &mut self.prefetch)?;
@@ -228,6 +236,25 @@ impl NatsSource {
         self.held.extend(session.released());
         let limit = usize::from(self.prefetch.messages());
         session.ask(limit.saturating_sub(self.held.len())).await
+    }
+
+    /// Reads open messages from the stream, if the session began with that. Returns whether there are
+    /// some: they are acknowledged before others are asked for.
+    async fn reread(&mut self, max: usize) -> Result<bool, NatsFailure> {
+        let Some(session) = self.session.as_mut().filter(|session| session.is_rereading()) else {
+            return Ok(false);
+        };
+        while self.held.len() < max.min(usize::from(self.prefetch.messages())) {
+            let Some(message) = session.reread(&self.format, &mut self.losses).await? else {
+                break;
+            };
+            self.prefetch.note(message.bytes);
+            self.held.push_back(message);
+        }
+        if self.held.is_empty() {
+            session.end_reread().await?;
+        }
+        Ok(!self.held.is_empty())
     }
 
     /// Waits until something has arrived.
@@ -242,11 +269,11 @@ impl NatsSource {
     /// Ends a session that has failed.
     fn lose(&mut self, failure: &NatsFailure) -> SourceError {
         self.session = None;
+        self.losses.lost();
         self.forget();
-        SourceError::Unavailable(format!(
-            "stopped reading stream `{}`: {}",
-            self.plan.stream, failure.problem.message
-        ))
+        let (stream, why) = (&self.plan.stream, &failure.problem.message);
+        let advice = self.losses.advice(stream).unwrap_or_default();
+        SourceError::Unavailable(format!("stopped reading stream `{stream}`: {why}{advice}"))
     }
 
     /// Forgets what was received: the server delivers it again.
@@ -274,7 +301,7 @@ impl Source for NatsSource {
         self.handed = 0;
         self.ensure_session().await?;
         loop {
-            if let Err(failure) = self.collect().await {
+            if let Err(failure) = self.collect(max).await {
                 return Err(self.lose(&failure));
             }
             if !self.held.is_empty() {

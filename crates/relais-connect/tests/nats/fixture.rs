@@ -19,6 +19,10 @@ use relais_testkit::{
     proxy::FaultProxy,
 };
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufStream},
+    net::TcpStream,
+};
 use uuid::Uuid;
 
 /// The event type whose subject the stream has.
@@ -27,6 +31,12 @@ const ROUTED: &str = "OrderCreated";
 const ACK_WAIT: Duration = Duration::from_secs(2);
 /// The pause between reads of a stream.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The variable with the URL of the server. These checks are compiled for each server.
+pub(crate) const SERVER: &str = match module_path!().as_bytes() {
+    [b'n', b'a', b't', b's', b':', b':', b'c', ..] => "RELAIS_TEST_NATS_CURRENT",
+    _ => "RELAIS_TEST_NATS",
+};
 
 /// Returns the value of a variable; without it the test is left out, except in continuous integration.
 pub(crate) fn server(variable: &str) -> Option<String> {
@@ -44,7 +54,7 @@ pub(crate) struct World {
     /// The name of the stream, and the first part of its subjects.
     pub(crate) name: String,
     pub(crate) client: Client,
-    proxy: FaultProxy,
+    pub(crate) proxy: FaultProxy,
 }
 
 pub(crate) async fn stream() -> Option<World> {
@@ -58,7 +68,15 @@ pub(crate) async fn work_queue() -> Option<World> {
 impl World {
     /// Creates a stream with this configuration besides name and subject.
     pub(crate) async fn new(config: Value) -> Option<Self> {
-        let url = server("RELAIS_TEST_NATS")?;
+        Self::with(server(SERVER)?, config).await
+    }
+
+    /// Creates a stream on the server of this URL.
+    pub(crate) async fn at(url: String) -> Option<Self> {
+        Self::with(url, json!({})).await
+    }
+
+    async fn with(url: String, config: Value) -> Option<Self> {
         let (_, address) = url.rsplit_once('@').unwrap();
         let proxy = FaultProxy::to(address.parse().unwrap()).await.unwrap();
         let (user, password) = login(&url);
@@ -137,6 +155,40 @@ impl World {
         soon("the messages are in the stream", reading).await
     }
 
+    /// Sends a message with any bytes as headers, which the client library would not.
+    pub(crate) async fn send_raw(&self, headers: &[u8], body: &[u8]) {
+        let (_, address) = self.url.rsplit_once('@').unwrap();
+        let (user, password) = login(&self.url);
+        let hello = json!({
+            "verbose": false, "pedantic": false, "headers": true, "user": user, "pass": password,
+        });
+        let (subject, inbox) = (self.subject(), self.client.new_inbox());
+        let (head, all) = (headers.len(), headers.len() + body.len());
+        let text =
+            format!("CONNECT {hello}\r\nSUB {inbox} 1\r\nHPUB {subject} {inbox} {head} {all}\r\n");
+        let bytes = [text.as_bytes(), headers, body, b"\r\n"].concat();
+        let sending = async {
+            let mut stream = BufStream::new(TcpStream::connect(address).await.unwrap());
+            stream.write_all(&bytes).await.unwrap();
+            stream.flush().await.unwrap();
+            let mut lines = stream.lines();
+            while let Some(line) = lines.next_line().await.unwrap() {
+                assert!(!line.starts_with("-ERR") && !line.contains("\"error\""), "{line}");
+                if line.contains("\"seq\"") {
+                    return;
+                }
+            }
+            panic!("the server closed the connection");
+        };
+        soon("the stream has the message", sending).await;
+    }
+
+    /// Returns the number of messages in the stream.
+    pub(crate) async fn messages(&self) -> u64 {
+        let info = self.api(&format!("STREAM.INFO.{}", self.name), json!({})).await;
+        info["state"]["messages"].as_u64().unwrap()
+    }
+
     /// Returns the number of messages that were delivered and not acknowledged.
     pub(crate) async fn unacknowledged(&self) -> u64 {
         let info = self.api(&format!("CONSUMER.INFO.{}.relais", self.name), json!({})).await;
@@ -148,6 +200,18 @@ pub(crate) fn login(url: &str) -> (String, String) {
     let (login, _) = url.strip_prefix("nats://").unwrap().rsplit_once('@').unwrap();
     let (user, password) = login.split_once(':').unwrap();
     (user.to_owned(), password.to_owned())
+}
+
+/// Returns the headers of a message as they are sent.
+pub(crate) fn header_block(message: &WireMessage) -> Vec<u8> {
+    let known = [("Nats-Msg-Id", message.id.as_bytes()), ("message-key", message.key.as_bytes())];
+    let others = message.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+    let mut block = b"NATS/1.0\r\n".to_vec();
+    for (name, value) in known.into_iter().chain(others) {
+        block.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
+    }
+    block.extend_from_slice(b"\r\n");
+    block
 }
 
 /// Parses a message of `STREAM.MSG.GET`.
@@ -178,6 +242,10 @@ impl SourceFixture for World {
 
     async fn send(&self, messages: &[WireMessage]) {
         for message in messages {
+            if message.headers.iter().any(|(_, value)| str::from_utf8(value).is_err()) {
+                self.send_raw(&header_block(message), &message.body).await;
+                continue;
+            }
             let mut headers = HeaderMap::new();
             headers.insert("Nats-Msg-Id", message.id.as_str());
             headers.insert("message-key", message.key.as_str());
@@ -193,10 +261,6 @@ impl SourceFixture for World {
 
     fn proxy(&self) -> &FaultProxy {
         &self.proxy
-    }
-
-    fn has_binary_headers(&self) -> bool {
-        false
     }
 }
 

@@ -10,7 +10,7 @@ use relais_core::{delivery::Delivery, publisher::Publisher, setting::HiddenText}
 use relais_testkit::connector::{outbox_row, soon};
 use serde_json::{Value, json};
 
-use crate::server::OwnServer;
+use super::server::OwnServer;
 
 /// These servers have no JetStream: a message of a logged-in user gets no answer.
 const LOGGED_IN: &str = "NATS_NOT_READY";

@@ -1,24 +1,14 @@
-//! Both sides of the NATS connector with a real server: the contract of all connectors, and what only
-//! NATS has.
+//! Both sides of the NATS connector with real servers: the contract of all connectors, and what only
+//! NATS has. Everything runs on two versions of the server.
 #![cfg(feature = "nats")]
 #![allow(clippy::unwrap_used)]
+// The same checks for each server.
+#![allow(clippy::duplicate_mod)]
 
-mod fixture;
-mod login;
-mod publisher;
-mod replies;
-mod restart;
-mod server;
-mod source;
+/// The server of Debian.
+#[path = "all.rs"]
+mod debian;
 
-mod contract {
-    mod publisher {
-        relais_testkit::publisher_contract!(crate::fixture::stream);
-    }
-    mod source {
-        relais_testkit::source_contract!(crate::fixture::stream);
-    }
-    mod work_queue {
-        relais_testkit::source_contract!(crate::fixture::work_queue);
-    }
-}
+/// A current server, built where Go is installed.
+#[path = "all.rs"]
+mod current;

@@ -7,7 +7,7 @@ use relais_core::{delivery::Delivery, publisher::Publisher};
 use relais_testkit::connector::{outbox_row, soon};
 use serde_json::json;
 
-use crate::fixture::{World, stream};
+use super::fixture::{World, stream};
 
 fn code(delivery: &Delivery) -> &str {
     delivery.problem().map_or("", |(problem, _)| problem.code.as_str())

@@ -4,7 +4,7 @@ use relais_connect::nats::{NatsPublisher, NatsPublisherSettings};
 use relais_core::{delivery::Delivery, message::Category, outbox::OutboxRow, publisher::Publisher};
 use relais_testkit::connector::{outbox_row, soon};
 
-use crate::fixture::{World, stream};
+use super::fixture::{World, stream};
 
 /// Sends replies to the subject in their header.
 fn to_sender(world: &World) -> NatsPublisher {

@@ -15,7 +15,7 @@ use relais_core::{
 use relais_testkit::connector::{outbox_row, soon};
 use serde_json::json;
 
-use crate::server::OwnServer;
+use super::server::OwnServer;
 
 const PAUSE: Duration = Duration::from_millis(100);
 const CONFIG: &str = "jetstream { store_dir: \"{folder}/data\" }";

@@ -10,7 +10,7 @@ use std::{
 use relais_testkit::connector::soon;
 use tempfile::TempDir;
 
-use crate::fixture::server;
+use super::fixture::{SERVER, server};
 
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -25,7 +25,7 @@ pub(crate) struct OwnServer {
 impl OwnServer {
     /// Starts a server. `{folder}` in the configuration is the folder of its files, which `fill` writes.
     pub(crate) async fn start(config: &str, fill: impl FnOnce(&Path)) -> Option<Self> {
-        let program = server("RELAIS_TEST_NATS_SERVER")?.into();
+        let program = server(&format!("{SERVER}_SERVER"))?.into();
         let folder = TempDir::new().unwrap();
         fill(folder.path());
         let config = config.replace("{folder}", &folder.path().display().to_string());

@@ -11,7 +11,7 @@ use relais_core::{
 use relais_testkit::connector::{SourceFixture, WireMessage, soon};
 use serde_json::json;
 
-use crate::fixture::stream;
+use super::fixture::stream;
 
 const PAUSE: Duration = Duration::from_millis(100);
 
