@@ -10,6 +10,7 @@ mod database;
 mod backlog;
 mod changes;
 mod crash;
+mod every_preset;
 mod inbox;
 #[allow(dead_code)]
 #[path = "../support/node.rs"]
