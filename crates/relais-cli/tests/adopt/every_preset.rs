@@ -25,7 +25,7 @@ struct PresetLife {
     /// The mark that the old poller set.
     mark_sent: Cell<fn(u32) -> String>,
     delivered: &'static str,
-    /// Where a failed row shows that it failed, and what it shows.
+    /// The statement that shows a failed row, and its result.
     failed: (fn(u32) -> String, &'static str),
     /// The manual retry of a failed row, and the state after it.
     retry: Cell<(fn(u32) -> String, &'static str)>,

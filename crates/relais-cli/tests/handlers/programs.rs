@@ -200,7 +200,7 @@ impl Books {
     }
 }
 
-/// What a service did.
+/// The books after a test of their service.
 struct CheckedBooks {
     site: Site,
     books: Books,
