@@ -2,7 +2,7 @@
 // mark, and gives the same answer again when relais repeats a call.
 // PORT, DATABASE_URL and RELAIS_SECRET configure it.
 
-import { createHmac, timingSafeEqual } from 'node:crypto';
+import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto';
 import { createServer } from 'node:http';
 import pg from 'pg';
 
@@ -24,7 +24,8 @@ async function handle(callId, order) {
   if (typeof order?.orderId !== 'string' || !(order.total >= 0)) {
     return { outcome: 'fail', code: 'INVALID_ORDER', message: 'no orderId or no total' };
   }
-  const payload = { orderId: order.orderId, cents: order.total };
+  const number = randomUUID(); // another one in each call: only the stored answer is the same
+  const payload = { orderId: order.orderId, number, cents: order.total };
   const answer = { outcome: 'done', messages: [{ destination: 'mail', event_type: 'InvoiceCreated', payload }] };
   const db = await pool.connect();
   try {
@@ -38,7 +39,10 @@ async function handle(callId, order) {
       const found = await db.query('SELECT answer FROM handled_call WHERE id = $1', [callId]);
       return JSON.parse(found.rows[0].answer);
     }
-    await db.query('INSERT INTO invoices (order_id, cents) VALUES ($1, $2)', [order.orderId, order.total]);
+    await db.query(
+      'INSERT INTO invoices (order_id, number, cents) VALUES ($1, $2, $3)',
+      [order.orderId, number, order.total],
+    );
     await db.query('COMMIT');
     return answer;
   } catch (error) {
@@ -65,7 +69,9 @@ const server = createServer(async (request, response) => {
   }
 });
 
-await pool.query('CREATE TABLE IF NOT EXISTS invoices (order_id TEXT NOT NULL, cents BIGINT NOT NULL)');
+await pool.query(
+  'CREATE TABLE IF NOT EXISTS invoices (order_id TEXT NOT NULL, number TEXT NOT NULL, cents BIGINT NOT NULL)',
+);
 await pool.query('CREATE TABLE IF NOT EXISTS handled_call (id TEXT PRIMARY KEY, answer TEXT NOT NULL)');
 server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
   console.log('listening on', server.address().port);

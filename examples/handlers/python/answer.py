@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import os
+import secrets
 import sqlite3
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,7 +46,8 @@ def handle(call_id, order):
     """Returns the answer. The invoice, the mark and the answer are one commit."""
     if not is_valid(order):
         return {"outcome": "fail", "code": "INVALID_ORDER", "message": "no orderId or no total"}
-    invoice = {"orderId": order["orderId"], "cents": order["total"]}
+    number = secrets.token_hex(8)  # another one in each call: only the stored answer is the same
+    invoice = {"orderId": order["orderId"], "number": number, "cents": order["total"]}
     message = {"destination": "mail", "event_type": "InvoiceCreated", "payload": invoice}
     answer = {"outcome": "done", "messages": [message]}
     with contextlib.closing(connect()) as db:
@@ -59,8 +61,8 @@ def handle(call_id, order):
             found = db.execute("SELECT answer FROM handled_call WHERE id = ?", (call_id,))
             return json.loads(found.fetchone()[0])
         db.execute(
-            "INSERT INTO invoices (order_id, cents) VALUES (?, ?)",
-            (order["orderId"], order["total"]),
+            "INSERT INTO invoices (order_id, number, cents) VALUES (?, ?, ?)",
+            (order["orderId"], number, order["total"]),
         )
         db.execute("COMMIT")
     return answer
@@ -94,7 +96,9 @@ class Calls(BaseHTTPRequestHandler):
 
 
 with contextlib.closing(connect()) as db:
-    db.execute("CREATE TABLE IF NOT EXISTS invoices (order_id TEXT NOT NULL, cents BIGINT NOT NULL)")
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS invoices (order_id TEXT NOT NULL, number TEXT NOT NULL, cents BIGINT NOT NULL)"
+    )
     db.execute("CREATE TABLE IF NOT EXISTS handled_call (id TEXT PRIMARY KEY, answer TEXT NOT NULL)")
 server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "0"))), Calls)
 print("listening on", server.server_address[1], flush=True)

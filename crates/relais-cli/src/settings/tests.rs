@@ -162,6 +162,27 @@ fn every_key_arrives() {
     assert_eq!(settings.lease, Duration::from_secs(20));
 }
 
+/// The numbers of the documents that relais was built from.
+#[test]
+fn the_numbers_of_the_documents_are_defaults_or_can_be_configured() {
+    let (settings, _) = good("[[destination]]\nname = \"file\"\nkind = \"log\"\n");
+    let file = &settings.destinations[0];
+    assert_eq!((file.limits.concurrency, file.limits.timeout), (10, Duration::from_secs(30)));
+    assert!(file.limits.rate.is_none());
+    assert_eq!(settings.retention.dispatched_seconds, 7 * 86_400);
+    let breaker = file.breaker;
+    let half_a_minute = Duration::from_secs(30);
+    assert_eq!((breaker.window, breaker.failure_rate, breaker.open_for), (50, 50, half_a_minute));
+    let (settings, _) = good(
+        "[[destination]]\nname = \"file\"\nkind = \"log\"\n[destination.limits]\nrate = \"50/s\"\n\
+         [destination.retry]\nattempts = 3\n",
+    );
+    let file = &settings.destinations[0];
+    let rate = file.limits.rate.as_ref().unwrap();
+    assert_eq!((rate.calls, rate.period), (50, Duration::from_secs(1)));
+    assert_eq!(file.retry.attempts_max, 3);
+}
+
 #[test]
 fn no_secret_shows_in_debug_or_explanation() {
     let (settings, _) = good(FULL);

@@ -36,11 +36,12 @@ impl KillLoop {
         let shop = Shop::new(on, self.ddl, &adopt)?;
         assert_eq!(shop.site.relais(&["migrate"]).code, 0);
         let is_kept = |n: &u32| n % ROLLED_BACK != ROLLED_BACK - 1;
-        let statements = (0..self.rows).map(|n| {
+        let insert = self.insert;
+        let statements = (0..self.rows).map(move |n| {
             let end = if is_kept(&n) { "COMMIT" } else { "ROLLBACK" };
-            format!("BEGIN; {}; {end}", (self.insert)(n))
+            format!("BEGIN; {}; {end}", insert(n))
         });
-        let application = shop.database.run_beside(statements.collect());
+        let application = shop.database.run_beside(statements);
         let committed = (0..self.rows).filter(is_kept).count();
         let marked = || shop.one(self.marked).parse::<usize>().unwrap();
         let (started, mut seen_at_start) = (Instant::now(), 0);
@@ -97,16 +98,16 @@ fn every_row_of_the_order_service_is_delivered_and_marked_while_relais_is_killed
 fn every_row_of_ef_core_is_delivered_and_marked_while_relais_is_killed(on: Backend) {
     let ef_core = KillLoop {
         ddl: presets::EF_CORE,
-        adopt: adopt("outbox_messages", "ef-core", ""),
+        adopt: adopt("messaging.outbox_messages", "ef-core", ""),
         rows: 2_000,
         insert: |n| {
             let id = id(n);
             format!(
-                "INSERT INTO outbox_messages (id, type, content, created_at, retry_count) \
+                "INSERT INTO messaging.outbox_messages (id, type, content, created_at, retry_count) \
                  VALUES ('{id}', 'Shop.OrderPlaced, Shop', '[{n}]', now(), 0)"
             )
         },
-        marked: "SELECT count(*) FROM outbox_messages WHERE processed_at IS NOT NULL",
+        marked: "SELECT count(*) FROM messaging.outbox_messages WHERE processed_at IS NOT NULL",
     };
     ef_core.run(on);
 }
@@ -120,8 +121,8 @@ fn every_row_of_jdbc_is_delivered_in_order_and_marked_while_relais_is_killed(on:
         insert: |n| {
             let key = n % KEYS;
             format!(
-                "INSERT INTO outbox (category, topic, key, type, payload, created_at) \
-                 VALUES ('event', 'orders', 'k-{key}', 'T', '[{n}]', now())"
+                "INSERT INTO outbox (category, topic, key, type, payload, headers, status, attempts, created_at) \
+                 VALUES ('event', 'orders', 'k-{key}', 'T', '[{n}]', '{{}}'::jsonb, 'NEW', 0, now())"
             )
         },
         marked: "SELECT count(*) FROM outbox WHERE status = 'PUBLISHED' AND published_at IS NOT NULL",

@@ -10,6 +10,7 @@ mod database;
 mod backlog;
 mod changes;
 mod crash;
+mod every_preset;
 mod inbox;
 #[allow(dead_code)]
 #[path = "../support/node.rs"]
@@ -71,7 +72,7 @@ impl Shop {
         Self::new(on, ORDER_SERVICE, &adopt("outbox", "order-service", ""))
     }
 
-    /// The schema of a test that is only for PostgreSQL.
+    /// The schema of relais in a test that is only for PostgreSQL.
     fn schema(&self) -> &PostgresSchema {
         match &self.database {
             TestDatabase::Postgres(schema) => schema,
@@ -84,6 +85,7 @@ impl Shop {
     }
 
     fn write(&self, adopt: &str) {
+        let adopt = self.database.words(adopt);
         self.site.write(
             "relais.toml",
             &format!(

@@ -12,9 +12,11 @@ on_both_databases!(
     custom_names_every_column_with_capitals_quotes_and_an_enum,
 );
 
-/// EF Core, with the names that its document gives to table, columns and indexes.
+/// EF Core, with the names that its document gives to schema, table, columns and indexes. The schema is not the one of
+/// relais.
 pub(super) const EF_CORE: &str = "
-    CREATE TABLE outbox_messages (
+    CREATE SCHEMA messaging;
+    CREATE TABLE messaging.outbox_messages (
         id uuid PRIMARY KEY,
         type varchar(500) NOT NULL,
         content jsonb NOT NULL,
@@ -22,11 +24,11 @@ pub(super) const EF_CORE: &str = "
         processed_at timestamptz,
         error varchar(2000),
         retry_count integer NOT NULL);
-    CREATE INDEX \"IX_outbox_messages_unprocessed\" ON outbox_messages (processed_at)
+    CREATE INDEX \"IX_outbox_messages_unprocessed\" ON messaging.outbox_messages (processed_at)
         WHERE processed_at IS NULL;
-    CREATE INDEX \"IX_outbox_messages_processed\" ON outbox_messages (processed_at)
+    CREATE INDEX \"IX_outbox_messages_processed\" ON messaging.outbox_messages (processed_at)
         WHERE processed_at IS NOT NULL;
-    CREATE TABLE outbox_dead_letters (
+    CREATE TABLE messaging.outbox_dead_letters (
         id uuid PRIMARY KEY,
         original_message_id uuid NOT NULL,
         type varchar(500) NOT NULL,
@@ -38,31 +40,30 @@ pub(super) const EF_CORE: &str = "
 
 pub(super) fn ef_insert(number: u32) -> String {
     format!(
-        "INSERT INTO outbox_messages (id, type, content, created_at, retry_count) VALUES \
+        "INSERT INTO messaging.outbox_messages (id, type, content, created_at, retry_count) VALUES \
          ('{}', 'Shop.OrderPlaced, Shop', '{{\"n\": {number}}}', now(), 0)",
         id(number)
     )
 }
 
 fn ef_core_marks_what_is_processed_and_moves_what_is_dead(on: Backend) {
-    let Some(shop) = Shop::new(on, EF_CORE, &adopt("outbox_messages", "ef-core", "")) else {
-        return;
-    };
+    let ef_core = adopt("messaging.outbox_messages", "ef-core", "");
+    let Some(shop) = Shop::new(on, EF_CORE, &ef_core) else { return };
     let running = shop.run();
     shop.sql(&ef_insert(1));
     let seen = shop.target.next();
     assert_eq!(seen.body, r#"{"n": 1}"#);
     assert!(seen.head.contains("Shop.OrderPlaced, Shop"), "{}", seen.head);
-    let state = "SELECT concat_ws(' ', CASE WHEN processed_at IS NOT NULL THEN 't' ELSE 'f' END, error, retry_count) FROM outbox_messages";
+    let state = "SELECT concat_ws(' ', CASE WHEN processed_at IS NOT NULL THEN 't' ELSE 'f' END, error, retry_count) FROM messaging.outbox_messages";
     shop.wait(state, "t 0");
     shop.target.answers(400);
     shop.sql(&ef_insert(2));
-    shop.wait("SELECT count(*) FROM outbox_dead_letters", "1");
+    shop.wait("SELECT count(*) FROM messaging.outbox_dead_letters", "1");
     let dead = "SELECT concat_ws(' ', original_message_id, type, content, CASE WHEN error LIKE '%answered 400%' THEN '400' WHEN error LIKE '%answered 500%' THEN '500' END, retry_count) \
-                FROM outbox_dead_letters";
+                FROM messaging.outbox_dead_letters";
     let expected = format!("{} Shop.OrderPlaced, Shop {{\"n\": 2}} 400 1", id(2));
     assert_eq!(shop.one(dead), expected);
-    assert_eq!(shop.one("SELECT count(*) FROM outbox_messages"), "1", "it was moved");
+    assert_eq!(shop.one("SELECT count(*) FROM messaging.outbox_messages"), "1", "it was moved");
     // The same row again is a manual retry.
     shop.target.answers(200);
     shop.sql(&ef_insert(2));
@@ -72,28 +73,28 @@ fn ef_core_marks_what_is_processed_and_moves_what_is_dead(on: Backend) {
 }
 
 fn ef_core_keeps_the_last_error_until_the_message_is_delivered(on: Backend) {
-    let Some(shop) = Shop::new(on, EF_CORE, &adopt("outbox_messages", "ef-core", "")) else {
-        return;
-    };
+    let ef_core = adopt("messaging.outbox_messages", "ef-core", "");
+    let Some(shop) = Shop::new(on, EF_CORE, &ef_core) else { return };
     let running = shop.run();
     shop.target.answers(500);
     shop.sql(&ef_insert(1));
-    shop.wait("SELECT CASE WHEN error LIKE '%answered 400%' THEN '400' WHEN error LIKE '%answered 500%' THEN '500' END FROM outbox_messages", "500");
+    shop.wait("SELECT CASE WHEN error LIKE '%answered 400%' THEN '400' WHEN error LIKE '%answered 500%' THEN '500' END FROM messaging.outbox_messages", "500");
     shop.target.answers(200);
     shop.wait(
-        "SELECT count(*) FROM outbox_messages WHERE processed_at IS NOT NULL AND error IS NULL",
+        "SELECT count(*) FROM messaging.outbox_messages WHERE processed_at IS NOT NULL AND error IS NULL",
         "1",
     );
     running.stop();
 }
 
 fn ef_core_without_its_table_of_dead_letters_is_refused(on: Backend) {
-    let alone = EF_CORE.split("CREATE TABLE outbox_dead_letters").next().unwrap();
-    let Some(shop) = Shop::new(on, alone, &adopt("outbox_messages", "ef-core", "")) else { return };
+    let alone = EF_CORE.split("CREATE TABLE messaging.outbox_dead_letters").next().unwrap();
+    let ef_core = adopt("messaging.outbox_messages", "ef-core", "");
+    let Some(shop) = Shop::new(on, alone, &ef_core) else { return };
     assert_said(&shop.site.relais(&["migrate"]), 1, &["outbox_dead_letters does not exist"]);
 }
 
-/// The repositories on JDBC: CLOB and AUTO_INCREMENT as PostgreSQL has them.
+/// The repositories on JDBC: CLOB, JSON and AUTO_INCREMENT as PostgreSQL has them.
 pub(super) const JDBC: &str = "
     CREATE TABLE outbox (
         id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
@@ -102,7 +103,7 @@ pub(super) const JDBC: &str = "
         key varchar(255),
         type varchar(255) NOT NULL,
         payload text NOT NULL,
-        headers json,
+        headers jsonb,
         status varchar(20) DEFAULT 'NEW',
         attempts int DEFAULT 0,
         next_at timestamp,
@@ -111,22 +112,38 @@ pub(super) const JDBC: &str = "
         published_at timestamp,
         last_error varchar(2000));";
 
+/// The INSERT of the document, with its parameters bound as its driver does.
+pub(super) fn jdbc_insert(on: Backend, values: [&str; 6], created_at: &str) -> String {
+    let insert = "INSERT INTO outbox (category, topic, key, type, payload, headers, status, attempts, created_at)";
+    let values = values.map(|value| match value {
+        "NULL" => value.to_owned(),
+        text => format!("'{text}'"),
+    });
+    let values = values.join(", ");
+    match on {
+        Backend::Postgres => format!(
+            "PREPARE insert_outbox (text, text, text, text, text, text, text, int, timestamp) AS \
+             {insert} VALUES ($1, $2, $3, $4, $5, $6::jsonb, $7, $8, $9); \
+             EXECUTE insert_outbox ({values}, 'NEW', 0, {created_at}); DEALLOCATE insert_outbox"
+        ),
+        Backend::Sqlite => format!("{insert} VALUES ({values}, 'NEW', 0, {created_at})"),
+    }
+}
+
 fn jdbc_has_topic_key_headers_and_category_in_each_row(on: Backend) {
     let adopt = adopt("outbox", "jdbc", "").replace("\"orders\"", "\"column:topic\"");
     let Some(shop) = Shop::new(on, JDBC, &adopt) else { return };
     let running = shop.run();
-    shop.sql(
-        "INSERT INTO outbox (category, topic, key, type, payload, headers, created_at) VALUES \
-         ('command', 'orders', 'k-1', 'Pay', '{\"a\":1}', '{\"tenant\":\"x\"}', now()), \
-         ('odd', 'nowhere', NULL, 'Pay', '{}', '[1]', now())",
-    );
+    let command = ["command", "orders", "k-1", "Pay", r#"{"a":1}"#, r#"{"tenant": "x"}"#];
+    shop.sql(&jdbc_insert(on, command, "now()"));
+    shop.sql(&jdbc_insert(on, ["odd", "nowhere", "NULL", "Pay", "{}", "[1]"], "now()"));
     let head = shop.target.next().head;
     assert!(head.to_lowercase().contains("tenant: x"), "{head}");
     shop.wait("SELECT concat_ws(' ', status, CASE WHEN published_at IS NOT NULL THEN 't' ELSE 'f' END, attempts, last_error) FROM outbox WHERE id = 1", "PUBLISHED t 0");
     let copies = "SELECT string_agg(concat_ws(' ', category, aggregate_type, msg_key, headers, destination, status), '; ' ORDER BY id) FROM relais_outbox";
     assert_eq!(
         shop.one(copies),
-        "command orders k-1 {\"tenant\":\"x\"} orders DISPATCHED; event nowhere 2 {} nowhere PENDING"
+        "command orders k-1 {\"tenant\": \"x\"} orders DISPATCHED; event nowhere 2 {} nowhere PENDING"
     );
     // A row that is to wait until a time waits.
     shop.sql(

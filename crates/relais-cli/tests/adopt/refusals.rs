@@ -10,6 +10,7 @@ on_both_databases!(
     a_table_without_a_primary_key_of_one_column_is_refused,
     two_adoptions_of_one_table_are_refused,
     a_copy_that_cannot_be_made_fails_the_insert,
+    an_id_that_another_message_has_fails_the_insert,
 );
 
 fn refused(on: Backend, ddl: &str, adopt: &str, texts: &[&str]) {
@@ -112,6 +113,49 @@ fn two_adoptions_of_one_table_are_refused(on: Backend) {
 }
 
 #[test]
+fn virtual_tables_and_integer_times_of_sqlite_are_refused() {
+    let order_service = adopt("outbox", "order-service", "");
+    let table = "CREATE VIRTUAL TABLE outbox USING rtree (id, a, b)";
+    refused(
+        Backend::Sqlite,
+        table,
+        &order_service,
+        &["is a virtual table, which cannot have triggers"],
+    );
+    let numbers = ORDER_SERVICE.replace("sent_at timestamp", "sent_at integer");
+    let texts = ["column `sent_at`", "has type INTEGER; it must be text, timestamp"];
+    refused(Backend::Sqlite, &numbers, &order_service, &texts);
+}
+
+#[test]
+fn an_installation_by_a_role_that_may_create_no_trigger_names_the_privilege() {
+    let Some(shop) = Shop::order_service(Backend::Postgres) else { return };
+    let (role, schema) = (format!("r{}", &shop.schema().name[11..31]), &shop.schema().name);
+    shop.sql(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE, CREATE ON SCHEMA {schema} TO {role}; \
+         GRANT SELECT, INSERT, UPDATE ON outbox TO {role}"
+    ));
+    let text = std::fs::read_to_string(shop.site.path("relais.toml")).unwrap();
+    shop.site.write("relais.toml", &text.replace("://postgres@", &format!("://{role}@")));
+    let lacks = ["permission denied for table outbox", "SELECT and TRIGGER on the table"];
+    assert_said(&shop.site.relais(&["migrate"]), 1, &lacks);
+    assert_said(&shop.site.relais(&["adopt", "install"]), 1, &lacks);
+    // No superuser is needed.
+    shop.sql(&format!("GRANT TRIGGER ON outbox TO {role}"));
+    assert_said(&shop.site.relais(&["adopt", "install"]), 0, &["installed the triggers"]);
+    assert_said(&shop.site.relais(&["adopt", "check"]), 0, &[": ok"]);
+    shop.order(1, "{oops");
+    assert_eq!(shop.one("SELECT payload FROM relais_outbox"), "{oops", "copied as it is");
+    // A message of the same transaction that is no copy is validated.
+    let own = "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload) \
+               VALUES ('Order', 'o-1', 'OrderPlaced', 'orders', '{oops')";
+    let refused = shop.database.try_texts(&format!("BEGIN; {}; {own}; COMMIT", insert(2, "[2]")));
+    assert!(refused.unwrap_err().contains("invalid input syntax for type json"));
+    assert_eq!(shop.one("SELECT count(*) FROM relais_outbox"), "1");
+    shop.sql(&format!("DROP TABLE outbox; DROP OWNED BY {role} CASCADE; DROP ROLE {role}"));
+}
+
+#[test]
 fn a_role_without_rights_on_the_table_is_an_error_that_names_them() {
     let Some(shop) = Shop::order_service(Backend::Postgres) else { return };
     assert_eq!(shop.site.relais(&["migrate"]).code, 0);
@@ -177,4 +221,23 @@ fn a_copy_that_cannot_be_made_fails_the_insert(on: Backend) {
     let failed = shop.database.try_texts(&insert(1, "[1]")).unwrap_err();
     assert!(failed.contains("db error") || failed.contains("relais_outbox"), "{failed}");
     assert_eq!(shop.one("SELECT count(*) FROM outbox"), "0");
+}
+
+fn an_id_that_another_message_has_fails_the_insert(on: Backend) {
+    let Some(shop) = Shop::order_service(on) else { return };
+    assert_eq!(shop.site.relais(&["migrate"]).code, 0);
+    shop.sql(&format!(
+        "INSERT INTO relais_outbox (message_id, aggregate_type, aggregate_id, event_type, destination, payload) \
+         VALUES ('{}', 'Order', 'o-1', 'OrderPlaced', 'orders', '[0]')",
+        id(1)
+    ));
+    let failed = shop.database.try_texts(&insert(1, "[1]")).unwrap_err();
+    let reason = match on {
+        Backend::Postgres => "duplicate key value violates unique constraint",
+        Backend::Sqlite => "the id of the row is the id of another message",
+    };
+    assert!(failed.contains(reason), "{failed}");
+    assert_eq!(shop.one("SELECT count(*) FROM outbox"), "0");
+    shop.order(2, "[2]");
+    assert_eq!(shop.sql("SELECT payload FROM relais_outbox ORDER BY id"), ["[0]", "[2]"]);
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod configuration;
+mod connections;
 #[allow(dead_code)]
 #[path = "../support/node.rs"]
 mod node;

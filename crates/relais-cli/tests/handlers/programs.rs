@@ -1,5 +1,5 @@
 //! The programs of `examples/handlers` handle orders for the real program, and lose the first reply about each
-//! message: every invoice exists once, and so does its message.
+//! message, or repeat the call while the first still runs: every invoice exists once, and so does its message.
 //!
 //! Their dependencies are installed once below `RELAIS_TEST_CLIENTS_DIR`, or else the target folder, from npm,
 //! Maven Central and the Go proxy. Where a language is missing its test says so; with `CI` set it fails.
@@ -11,7 +11,10 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::OnceLock,
 };
+
+use serde_json::Value;
 
 use crate::{
     SECRET, handled, mails, place, post_order,
@@ -23,53 +26,31 @@ use crate::{
 
 #[test]
 fn a_python_service_that_stores_its_answers_handles_each_message_once() {
-    if !is_there("python3", "--version") {
-        return not_tested("Python");
-    }
-    let mut python = Command::new("python3");
-    python.arg(folder("python").join("answer.py"));
-    check(&Site::new(), None, python, |site| ("DATABASE_FILE", text(&site.path("billing.db"))));
+    let Some(python) = python("answer.py") else { return };
+    let books = check(Books::File("billing.db"), python);
+    books.assert_numbers_of_answers();
 }
 
 #[test]
 fn a_python_service_that_writes_the_outbox_itself_handles_each_message_once() {
-    if !is_there("python3", "--version") {
-        return not_tested("Python");
-    }
-    let mut python = Command::new("python3");
-    python.arg(folder("python").join("outbox.py"));
-    check(&Site::new(), None, python, |site| ("DATABASE_FILE", text(&site.path("relais.db"))));
+    let Some(python) = python("outbox.py") else { return };
+    check(Books::File("relais.db"), python);
 }
 
 #[test]
 fn a_node_service_handles_each_message_once() {
-    if !is_there("node", "--version") || !is_there("npm", "--version") {
-        return not_tested("Node");
-    }
-    let Some(schema) = PostgresSchema::new() else { return };
-    let files = ["package.json", "package-lock.json", "answer.mjs"];
-    let folder = copied("node", &files, |folder| {
-        let mut npm = Command::new("npm");
-        npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(folder);
-        finish(&mut npm);
-    });
-    let mut node = Command::new("node");
-    node.arg(folder.join("answer.mjs"));
-    let url = schema.url.clone();
-    check(&Site::new(), Some(&schema), node, |_| ("DATABASE_URL", url));
+    let Some(node) = node() else { return };
+    let Some(books) = Books::postgres(|schema| ("DATABASE_URL", schema.url.clone())) else {
+        return;
+    };
+    check(books, node).assert_numbers_of_answers();
 }
 
 #[test]
 fn a_go_service_handles_each_message_once() {
-    if !is_there("go", "version") {
-        return not_tested("Go");
-    }
-    let Some(schema) = PostgresSchema::new() else { return };
-    let folder = copied("go", &["go.mod", "go.sum", "main.go"], |_| {});
-    finish(Command::new("go").args(["build", "-o", "handler", "."]).current_dir(&folder));
-    let url = format!("{}&sslmode=disable", schema.url);
-    let program = Command::new(folder.join("handler"));
-    check(&Site::new(), Some(&schema), program, |_| ("DATABASE_URL", url));
+    let Some(go) = go() else { return };
+    let Some(books) = Books::postgres(go_url) else { return };
+    check(books, go);
 }
 
 #[test]
@@ -78,7 +59,7 @@ fn a_java_service_handles_each_message_once() {
     if !tools.iter().all(|(tool, asked)| is_there(tool, asked)) {
         return not_tested("Java");
     }
-    let Some(schema) = PostgresSchema::new() else { return };
+    let Some(books) = Books::postgres(|schema| ("JDBC_URL", jdbc_url(schema))) else { return };
     let folder = copied("java", &["pom.xml", "Handler.java"], |folder| {
         let mut maven = Command::new("mvn");
         let quiet = ["--batch-mode", "--quiet", "--strict-checksums"];
@@ -92,25 +73,170 @@ fn a_java_service_handles_each_message_once() {
     let path = format!("{}:{}/*", classes.path().display(), folder.join("jars").display());
     let mut java = Command::new("java");
     java.args(["-cp", &path, "Handler"]);
-    let url = jdbc_url(&schema);
-    check(&Site::new(), Some(&schema), java, |_| ("JDBC_URL", url));
+    check(books, java);
 }
 
-/// Lets the program handle orders; `database` names its database once the tables of relais exist.
-fn check(
-    site: &Site,
-    schema: Option<&PostgresSchema>,
-    mut program: Command,
-    database: impl FnOnce(&Site) -> (&'static str, String),
-) {
-    let store = schema.map_or("sqlite:relais.db", |schema| schema.url.as_str());
+#[test]
+fn a_python_service_is_called_again_while_the_first_call_runs_and_handles_the_message_once() {
+    let Some(python) = python("answer.py") else { return };
+    overlap(Books::File("billing.db"), python).assert_numbers_of_answers();
+}
+
+#[test]
+fn a_node_service_is_called_again_while_the_first_call_runs_and_handles_the_message_once() {
+    let Some(node) = node() else { return };
+    let Some(books) = Books::postgres(|schema| ("DATABASE_URL", schema.url.clone())) else {
+        return;
+    };
+    overlap(books, node).assert_numbers_of_answers();
+}
+
+#[test]
+fn a_go_service_is_called_again_while_the_first_call_runs_and_handles_the_message_once() {
+    let Some(go) = go() else { return };
+    let Some(books) = Books::postgres(go_url) else { return };
+    overlap(books, go);
+}
+
+fn python(program: &str) -> Option<Command> {
+    if !is_there("python3", "--version") {
+        not_tested("Python");
+        return None;
+    }
+    let mut python = Command::new("python3");
+    python.arg(folder("python").join(program));
+    Some(python)
+}
+
+fn node() -> Option<Command> {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    if !is_there("node", "--version") || !is_there("npm", "--version") {
+        not_tested("Node");
+        return None;
+    }
+    let folder = FOLDER.get_or_init(|| {
+        copied("node", &["package.json", "package-lock.json", "answer.mjs"], |folder| {
+            let mut npm = Command::new("npm");
+            let quiet = ["--no-audit", "--no-fund", "--ignore-scripts"];
+            finish(npm.arg("ci").args(quiet).current_dir(folder));
+        })
+    });
+    let mut node = Command::new("node");
+    node.arg(folder.join("answer.mjs"));
+    Some(node)
+}
+
+fn go() -> Option<Command> {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    if !is_there("go", "version") {
+        not_tested("Go");
+        return None;
+    }
+    let program = PROGRAM.get_or_init(|| {
+        let folder = copied("go", &["go.mod", "go.sum", "main.go"], |_| {});
+        finish(Command::new("go").args(["build", "-o", "handler", "."]).current_dir(&folder));
+        folder.join("handler")
+    });
+    Some(Command::new(program))
+}
+
+/// The database of a service.
+enum Books {
+    /// A file in the folder of relais.
+    File(&'static str),
+    /// That of relais, and the variable that names it to the service.
+    Postgres(PostgresSchema, (&'static str, String)),
+}
+
+impl Books {
+    fn postgres(url: impl Fn(&PostgresSchema) -> (&'static str, String)) -> Option<Self> {
+        let schema = PostgresSchema::new()?;
+        let url = url(&schema);
+        Some(Self::Postgres(schema, url))
+    }
+
+    /// The database of relais.
+    fn store(&self) -> &str {
+        match self {
+            Self::File(_) => "sqlite:relais.db",
+            Self::Postgres(schema, _) => &schema.url,
+        }
+    }
+
+    fn start(&self, site: &Site, program: &mut Command) -> Service {
+        let (name, value) = match self {
+            Self::File(file) => ("DATABASE_FILE", text(&site.path(file))),
+            Self::Postgres(_, variable) => variable.clone(),
+        };
+        Service::start(program.env(name, value).env("PORT", "0"))
+    }
+
+    /// Returns a column of all invoices.
+    fn invoices(&self, site: &Site, column: &str) -> Vec<String> {
+        let sql = format!("SELECT CAST({column} AS text) FROM invoices ORDER BY 1");
+        match self {
+            Self::File(file) => {
+                let base = rusqlite::Connection::open(site.path(file)).unwrap();
+                let mut statement = base.prepare(&sql).unwrap();
+                let rows = statement.query_map([], |row| row.get(0)).unwrap();
+                rows.map(Result::unwrap).collect()
+            }
+            Self::Postgres(schema, _) => schema.texts(&sql),
+        }
+    }
+
+    /// Keeps the service from writing invoices until the answer is dropped.
+    fn hold(&self, site: &Site) -> Box<dyn std::any::Any> {
+        match self {
+            Self::File(file) => {
+                let base = rusqlite::Connection::open(site.path(file)).unwrap();
+                base.execute_batch("BEGIN IMMEDIATE").unwrap();
+                Box::new(base)
+            }
+            Self::Postgres(schema, _) => {
+                Box::new(schema.open("BEGIN; LOCK TABLE invoices IN ACCESS EXCLUSIVE MODE"))
+            }
+        }
+    }
+}
+
+/// The books after a test of their service.
+struct CheckedBooks {
+    site: Site,
+    books: Books,
+}
+
+impl CheckedBooks {
+    /// Compares the random numbers of invoices with those of the messages.
+    fn assert_numbers_of_answers(&self) {
+        let mut sent: Vec<String> =
+            mails(&self.site).iter().map(|mail| field(mail, "number")).collect();
+        sent.sort();
+        assert_eq!(
+            self.books.invoices(&self.site, "number"),
+            sent,
+            "each answer is the stored one"
+        );
+    }
+}
+
+/// Returns a field of the payload, which may be a JSON text.
+fn field(mail: &Value, name: &str) -> String {
+    let payload = &mail["payload"];
+    let parsed = payload.as_str().map(|text| serde_json::from_str::<Value>(text).unwrap());
+    let value = &parsed.as_ref().unwrap_or(payload)[name];
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Lets the program handle orders; the first reply about each is lost.
+fn check(books: Books, mut program: Command) -> CheckedBooks {
+    let site = Site::new();
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
-    site.write("relais.toml", &settings(store, nowhere, ""));
+    site.write("relais.toml", &settings(books.store(), nowhere, ""));
     assert_eq!(site.relais(&["migrate"]).code, 0);
-    let (name, value) = database(site);
-    let service = Service::start(program.env(name, value).env("PORT", "0"));
+    let service = books.start(&site, &mut program);
     let proxy = ReplyDropper::before(service.address);
-    site.write("relais.toml", &settings(store, proxy.address, ""));
+    site.write("relais.toml", &settings(books.store(), proxy.address, ""));
     let probed = site.relais(&["check", "--connect"]);
     assert!(probed.out.contains("ok   handler[billing].url"), "{probed:?}");
     let running = site.run();
@@ -122,41 +248,59 @@ fn check(
     post_order(&running, "no-order", r#"{"type":"OrderPlaced","orderId":7,"total":1}"#);
     let is_settled = |row: &String| row.contains("PROCESSED") || row.contains("FAILED");
     until("all are handled", || {
-        let rows = handled(site);
+        let rows = handled(&site);
         rows.len() == 8 && rows.iter().all(is_settled)
     });
-    until("all messages are delivered", || mails(site).len() >= 5);
+    until("all messages are delivered", || mails(&site).len() >= 5);
     let said = running.stop();
     assert_eq!(said.code, 0, "{said:?}");
 
     let calls = proxy.calls();
     assert_eq!(calls.len(), 8, "one idempotency key for each message: {calls:?}");
     assert!(calls.values().all(|count| *count >= 2), "each was called again: {calls:?}");
-    let mut invoices: Vec<String> =
-        mails(site).iter().map(|mail| mail["payload"].to_string()).collect();
-    assert_eq!(invoices.len(), 5, "{invoices:?}");
-    let cents = |invoice: &String| {
-        let value: serde_json::Value = serde_json::from_str(invoice).unwrap();
-        let value =
-            value.as_str().map_or(value.clone(), |text| serde_json::from_str(text).unwrap());
-        (value["orderId"].as_str().unwrap().to_owned(), value["cents"].as_i64().unwrap())
-    };
-    invoices.sort();
-    let sent: BTreeSet<(String, i64)> = invoices.iter().map(cents).collect();
-    let expected = [("o-1", 100), ("o-1", 102), ("o-1", 104), ("o-2", 101), ("o-3", 103)];
-    assert_eq!(sent, expected.map(|(order, cents)| (order.to_owned(), cents)).into());
-    let of_one: Vec<i64> = mails(site)
-        .iter()
-        .map(|mail| cents(&mail["payload"].to_string()))
-        .filter_map(|(order, cents)| (order == "o-1").then_some(cents))
-        .collect();
-    assert_eq!(of_one, [100, 102, 104], "the order of a key");
+    let sent: Vec<(String, String)> =
+        mails(&site).iter().map(|mail| (field(mail, "orderId"), field(mail, "cents"))).collect();
+    let of_one = sent.iter().filter(|(order, _)| order == "o-1").map(|(_, cents)| cents.as_str());
+    assert_eq!(of_one.collect::<Vec<_>>(), ["100", "102", "104"], "the order of a key");
+    let all: BTreeSet<(&str, &str)> =
+        sent.iter().map(|(order, cents)| (order.as_str(), cents.as_str())).collect();
+    let expected = [("o-1", "100"), ("o-1", "102"), ("o-1", "104"), ("o-2", "101"), ("o-3", "103")];
+    assert_eq!((all, sent.len()), (expected.into(), 5));
+    let invoices = books.invoices(&site, "cents");
+    assert_eq!(invoices, ["100", "101", "102", "103", "104"], "one invoice for each message");
     // Each is answered: one attempt, no time-out and no outage. The reply that was cut is an attempt too if other
     // keys succeeded meanwhile.
     for bad in ["bad", "no-total", "no-order"] {
         let is_bad = |row: &String| [1, 2].iter().any(|n| *row == format!("{bad} FAILED {n}"));
-        assert!(handled(site).iter().any(is_bad), "{:?}", handled(site));
+        assert!(handled(&site).iter().any(is_bad), "{:?}", handled(&site));
     }
+    CheckedBooks { site, books }
+}
+
+/// Lets relais repeat calls while the program still handles the first ones.
+fn overlap(books: Books, mut program: Command) -> CheckedBooks {
+    let site = Site::new();
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    site.write("relais.toml", &settings(books.store(), nowhere, ""));
+    assert_eq!(site.relais(&["migrate"]).code, 0);
+    let service = books.start(&site, &mut program);
+    let proxy = ReplyDropper::cutting_early(service.address);
+    site.write("relais.toml", &settings(books.store(), proxy.address, ""));
+    let running = site.run();
+    let held = books.hold(&site);
+    place(&running, "m-1", "o-1", 101);
+    place(&running, "m-2", "o-2", 102);
+    until("both are called again while the first calls run", || proxy.overlapping() == 2);
+    drop(held);
+    until("both are handled", || {
+        let rows = handled(&site);
+        rows.len() == 2 && rows.iter().all(|row| row.contains("PROCESSED"))
+    });
+    until("both messages are delivered", || mails(&site).len() >= 2);
+    assert_eq!(running.stop().code, 0);
+    assert_eq!(mails(&site).len(), 2);
+    assert_eq!(books.invoices(&site, "cents"), ["101", "102"], "one invoice for each message");
+    CheckedBooks { site, books }
 }
 
 /// A program that runs until the test ends.
@@ -208,6 +352,10 @@ fn copied(language: &str, files: &[&str], install: impl FnOnce(&Path)) -> PathBu
     install(&copy);
     fs::write(&mark, wanted).unwrap();
     copy
+}
+
+fn go_url(schema: &PostgresSchema) -> (&'static str, String) {
+    ("DATABASE_URL", format!("{}&sslmode=disable", schema.url))
 }
 
 /// `postgres://user:password@host/database?…` as the driver wants it.

@@ -1,7 +1,8 @@
-//! A proxy before a service that drops replies: the service has handled the call, and relais does not know.
+//! A proxy before a service that drops replies: the service has handled the call or still works, and relais does not
+//! know.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex},
@@ -10,19 +11,64 @@ use std::{
 /// A proxy that drops the first reply about each message.
 pub(crate) struct ReplyDropper {
     pub(crate) address: SocketAddr,
-    calls: Arc<Mutex<HashMap<String, usize>>>,
+    calls: Arc<Mutex<Calls>>,
+}
+
+/// The moment at which the connection of relais is closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// When the service has replied.
+    AfterReply,
+    /// While the service still works.
+    BeforeReply,
+}
+
+/// The calls by idempotency key.
+#[derive(Default)]
+struct Calls {
+    count: HashMap<String, usize>,
+    running: HashMap<String, usize>,
+    /// The keys with a call that began while another one was running.
+    overlapping: HashSet<String>,
+}
+
+impl Calls {
+    /// Counts a call; returns whether it is the first of its key.
+    fn begin(&mut self, key: &str) -> bool {
+        let running = self.running.entry(key.to_owned()).or_default();
+        if *running > 0 {
+            self.overlapping.insert(key.to_owned());
+        }
+        *running += 1;
+        let count = self.count.entry(key.to_owned()).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    fn end(&mut self, key: &str) {
+        *self.running.get_mut(key).unwrap() -= 1;
+    }
 }
 
 impl ReplyDropper {
     pub(crate) fn before(service: SocketAddr) -> Self {
+        Self::start(service, Cut::AfterReply)
+    }
+
+    /// The same, but it closes the connection while the service still works.
+    pub(crate) fn cutting_early(service: SocketAddr) -> Self {
+        Self::start(service, Cut::BeforeReply)
+    }
+
+    fn start(service: SocketAddr, cut: Cut) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let calls = Arc::<Mutex<HashMap<String, usize>>>::default();
+        let calls = Arc::<Mutex<Calls>>::default();
         let counted = Arc::clone(&calls);
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let counted = Arc::clone(&counted);
-                std::thread::spawn(move || forward(client, service, &counted));
+                std::thread::spawn(move || forward(client, service, cut, &counted));
             }
         });
         Self { address, calls }
@@ -30,34 +76,39 @@ impl ReplyDropper {
 
     /// Returns the number of calls by idempotency key.
     pub(crate) fn calls(&self) -> HashMap<String, usize> {
-        self.calls.lock().unwrap().clone()
+        self.calls.lock().unwrap().count.clone()
+    }
+
+    /// Returns the number of keys that were called again while a call was running.
+    pub(crate) fn overlapping(&self) -> usize {
+        self.calls.lock().unwrap().overlapping.len()
     }
 }
 
-/// Forwards one request, reads the whole reply, and then drops it if it is the first about its message.
-fn forward(
-    mut client: TcpStream,
-    service: SocketAddr,
-    calls: &Mutex<HashMap<String, usize>>,
-) -> Option<()> {
+/// Forwards one request and reads the whole reply, which is dropped if it is the first about its message.
+fn forward(client: TcpStream, service: SocketAddr, cut: Cut, calls: &Mutex<Calls>) -> Option<()> {
     let (head, body) = request(&client)?;
+    let key = head.lines().find_map(|line| line.strip_prefix("idempotency-key: "));
+    let is_first = key.is_some_and(|key| calls.lock().unwrap().begin(key));
+    let client = (!is_first || cut == Cut::AfterReply).then_some(client);
+    let reply = reply(&head, &body, service);
+    if let Some(key) = key {
+        calls.lock().unwrap().end(key);
+    }
+    match client {
+        Some(mut client) if !is_first => client.write_all(&reply?).ok(),
+        _ => None,
+    }
+}
+
+fn reply(head: &str, body: &[u8], service: SocketAddr) -> Option<Vec<u8>> {
     // One request per connection, so that the end of the reply is known.
     let head = head.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
     let mut upstream = TcpStream::connect(service).ok()?;
-    upstream.write_all(&[head.as_bytes(), &body].concat()).ok()?;
+    upstream.write_all(&[head.as_bytes(), body].concat()).ok()?;
     let mut reply = Vec::new();
     upstream.read_to_end(&mut reply).ok()?;
-    let id = head.lines().find_map(|line| line.strip_prefix("idempotency-key: "));
-    let is_first = id.is_some_and(|id| {
-        let mut calls = calls.lock().unwrap();
-        let count = calls.entry(id.to_owned()).or_default();
-        *count += 1;
-        *count == 1
-    });
-    if !is_first {
-        client.write_all(&reply).ok()?;
-    }
-    Some(())
+    Some(reply)
 }
 
 fn request(client: &TcpStream) -> Option<(String, Vec<u8>)> {

@@ -252,18 +252,35 @@ pub(crate) struct Seen {
 /// Something to deliver to; answers each request with its status.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
-    status: Arc<AtomicU16>,
+    replies: Arc<Replies>,
     seen: Receiver<Seen>,
     gate: Arc<Mutex<()>>,
+}
+
+/// The replies of a target.
+struct Replies {
+    status: AtomicU16,
+    /// A body with another status.
+    refused: Mutex<Option<(String, u16)>>,
+}
+
+impl Replies {
+    fn status_for(&self, body: &str) -> u16 {
+        match &*self.refused.lock().unwrap() {
+            Some((refused, status)) if refused == body => *status,
+            _ => self.status.load(Ordering::SeqCst),
+        }
+    }
 }
 
 impl Target {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let status = Arc::new(AtomicU16::new(200));
+        let replies = Replies { status: AtomicU16::new(200), refused: Mutex::new(None) };
+        let replies = Arc::new(replies);
         let (sender, seen) = channel();
-        let answers = Arc::clone(&status);
+        let answers = Arc::clone(&replies);
         let gate = Arc::new(Mutex::new(()));
         let open = Arc::clone(&gate);
         std::thread::spawn(move || {
@@ -275,7 +292,7 @@ impl Target {
                 }
             }
         });
-        Self { address, status, seen, gate }
+        Self { address, replies, seen, gate }
     }
 
     /// Sends no reply until the guard is dropped.
@@ -284,7 +301,15 @@ impl Target {
     }
 
     pub(crate) fn answers(&self, status: u16) {
-        self.status.store(status, Ordering::SeqCst);
+        self.replies.status.store(status, Ordering::SeqCst);
+    }
+
+    /// Answers this body with another status, until it is called without one.
+    // Not every test needs it.
+    #[allow(dead_code)]
+    pub(crate) fn refuses(&self, refused: Option<(&str, u16)>) {
+        let refused = refused.map(|(body, status)| (body.to_owned(), status));
+        *self.replies.refused.lock().unwrap() = refused;
     }
 
     /// The next request; waits for it.
@@ -329,12 +354,12 @@ fn read_request(stream: &TcpStream) -> Option<Seen> {
 fn answer(
     mut stream: TcpStream,
     request: Seen,
-    status: &AtomicU16,
+    replies: &Replies,
     gate: &Mutex<()>,
     seen: &Sender<Seen>,
 ) -> Option<()> {
+    let status = replies.status_for(&request.body);
     let mut request = Some(request);
-    let status = status.load(Ordering::SeqCst);
     if gate.try_lock().is_err() {
         seen.send(request.take()?).ok()?;
         drop(gate.lock().unwrap());

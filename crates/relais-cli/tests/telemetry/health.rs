@@ -43,6 +43,45 @@ fn the_command_line_overrides_the_configured_log_format() {
     assert!(!said.err.contains("DEBUG"), "{}", said.err);
 }
 
+#[test]
+fn the_log_has_deliveries_at_debug_dead_letters_as_warnings_and_each_cleanup_with_its_counts() {
+    let target = Target::start();
+    let log = "[log]\nformat = \"json\"\nlevel = \"debug\"\n";
+    let site = Site::with(&format!("{log}{HOOK}{ROUTE}{}", to_http("shop", &target)));
+    let base = Base::Sqlite(site.path("relais.db"));
+    let running = site.run_args(&["run"], &[], "\"message\":\"running\"");
+    order(&running, "m-1", &[]);
+    until(|| base.outbox("DISPATCHED") == 1);
+    target.answers(400);
+    order(&running, "m-2", &[]);
+    until(|| base.outbox("FAILED") == 1);
+    let said = running.stop();
+    let lines: Vec<Value> = said.err.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let find = |start: &str| {
+        let is_it = |line: &&Value| line["message"].as_str().unwrap_or_default().starts_with(start);
+        lines.iter().find(is_it).unwrap_or_else(|| panic!("no `{start}` in {}", said.err))
+    };
+    assert_eq!(find("delivered")["level"], "DEBUG");
+    let dead = find("dead letter: ");
+    assert_eq!((&dead["level"], &dead["attempts"]), (&"WARN".into(), &1.into()), "{dead}");
+    assert!(dead["message_id"].is_string() && dead["code"] == "HTTP_400", "{dead}");
+
+    base.execute(
+        "UPDATE relais_outbox SET dispatched_at = '2020-01-01T00:00:00.000Z' WHERE status = 'DISPATCHED'",
+    );
+    let mut running = site.run_args(&["run"], &[], "\"message\":\"running\"");
+    let words = "removed rows past their retention";
+    if !running.lines.iter().any(|line| line.contains(words)) {
+        running.wait_for(words);
+    }
+    let line = running.lines.iter().find(|line| line.contains(words)).unwrap();
+    let line: Value = serde_json::from_str(line).unwrap();
+    let counts = (&line["level"], &line["outbox"], &line["inbox"]);
+    assert_eq!(counts, (&"INFO".into(), &1.into(), &0.into()), "{line}");
+    assert_eq!((base.outbox("DISPATCHED"), base.outbox("FAILED")), (0, 1));
+    running.stop();
+}
+
 /// Every secret a settings file can hold, in a program that logs everything and meets trouble.
 #[test]
 fn no_secret_of_the_settings_is_in_the_log_even_at_trace() {
@@ -123,6 +162,61 @@ fn the_metrics_page_has_latencies_and_facts() {
     let ready: Value = serde_json::from_str(&ready).unwrap();
     assert_eq!((status, &ready["ready"]), (200, &true.into()), "{ready}");
     assert_eq!(ready["checks"]["writes"], "ok");
+    running.stop();
+}
+
+#[test]
+fn the_metrics_page_shows_depth_age_failures_and_error_codes_with_their_numbers() {
+    let target = Target::start();
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let waiting = format!(
+        "[[route]]\non = \"Waits\"\ndestination = \"closed\"\n\
+         [[destination]]\nname = \"closed\"\nkind = \"http\"\nallow_private = true\nurl = \"http://{nowhere}/\"\n"
+    );
+    let settings = format!("{ADMIN}{HOOK}{ROUTE}{}{waiting}", to_http("shop", &target));
+    let site = Site::with(&settings);
+    let running = site.run();
+    let admin = running.logged("admin http://");
+    order(&running, "m-1", &[]);
+    target.next();
+    target.answers(400);
+    order(&running, "m-2", &[]);
+    let send = |id: &str, body: &str| {
+        let headers = [("message-id", id)];
+        assert_eq!(post(running.address("hook"), "/hook", &headers, body).0, 202);
+    };
+    for n in 3..=5 {
+        send(&format!("m-{n}"), &format!(r#"{{"type": "Waits", "id": "c-{n}"}}"#));
+    }
+    send("m-6", "{oops");
+    let lines = [
+        "relais_inbox_rows{status=\"PROCESSED\"} 5\n",
+        "relais_inbox_rows{status=\"SERDE_ERROR\"} 1\n",
+        "relais_serde_errors_total{source=\"hook\"} 1\n",
+        "relais_outbox_rows{status=\"DISPATCHED\"} 1\n",
+        "relais_outbox_rows{status=\"FAILED\"} 1\n",
+        "relais_outbox_pending{destination=\"closed\"} 3\n",
+        "relais_delivered_total{destination=\"shop\",result=\"dispatched\"} 1\n",
+        "relais_delivered_total{destination=\"shop\",result=\"failed\"} 1\n",
+        "relais_problems_total{destination=\"shop\",code=\"HTTP_400\"} 1\n",
+        "relais_dead_letters_open 1\n",
+    ];
+    let mut page = String::new();
+    let missing = |page: &str| lines.into_iter().find(|line| !page.contains(line));
+    let started = std::time::Instant::now();
+    while started.elapsed().as_secs() < 30 {
+        page = get(admin, "/metrics").1;
+        if missing(&page).is_none() {
+            break;
+        }
+    }
+    assert_eq!(missing(&page), None, "{page}");
+    let value = |name: &str| {
+        let line = page.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.trim().parse::<f64>().unwrap_or_else(|_| panic!("no {name} in {page}"))
+    };
+    assert!(value("relais_inbox_oldest_seconds ") >= 0.0);
+    assert!(value("relais_outbox_oldest_seconds{destination=\"closed\"}") >= 0.0);
     running.stop();
 }
 

@@ -72,7 +72,7 @@ impl RowValues {
         let mut keys = ExternalIds::with_capacity(rows.len());
         let (mut chosen, mut left_out) = (Vec::with_capacity(rows.len()), Vec::new());
         for (index, row) in rows.iter().enumerate() {
-            match keys.admit(&row.aggregate_id) {
+            match is_json(row).and_then(|()| keys.admit(&row.aggregate_id)) {
                 Ok(()) => chosen.push(index),
                 Err(delivery) => left_out.push((index, delivery)),
             }
@@ -155,6 +155,17 @@ impl RowValues {
             cells.push(cell);
         }
         Ok(())
+    }
+}
+
+/// Rejects a payload that is no JSON: a row of an adopted table is not validated when it is copied. Without this a
+/// record without its values would be sent.
+fn is_json(row: &OutboxRow) -> Result<(), Delivery> {
+    match json::check(row.payload.as_bytes()) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            Err(Delivery::reject("INVALID_JSON", &format!("the payload is not JSON: {error}")))
+        }
     }
 }
 

@@ -212,7 +212,8 @@ impl<'a, D: AdoptSql> Terms<'a, D> {
                 "relais_outbox",
                 "dispatched_at",
                 "o.status = 'PENDING'",
-                "CASE o.status WHEN 'DISPATCHED' THEN 'sent' WHEN 'FAILED' THEN 'failed' ELSE 'new' END",
+                "CASE o.status WHEN 'DISPATCHED' THEN 'sent' WHEN 'FAILED' THEN 'failed' \
+                 ELSE CASE WHEN o.error_code IS NULL THEN 'new' ELSE 'retry' END END",
             ),
             true => (
                 "relais_inbox",
@@ -223,8 +224,9 @@ impl<'a, D: AdoptSql> Terms<'a, D> {
             ),
         };
         let has = |meaning| self.adoption.column(meaning).is_some();
-        // Without a column for it, a failed attempt that is not the last is not written.
-        let written = match has("attempts") || has("next_attempt_at") {
+        // Without a column or word for it, a failed attempt that is not the last is not written.
+        let shows_retry = self.adoption.state("retry").is_some();
+        let written = match has("attempts") || has("next_attempt_at") || shows_retry {
             true => "TRUE".to_owned(),
             false => format!("(NOT ({open}) OR o.attempts = 0)"),
         };

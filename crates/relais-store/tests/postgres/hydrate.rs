@@ -58,6 +58,22 @@ async fn every_type_comes_as_json_and_null_as_null() {
 }
 
 #[tokio::test]
+async fn more_ids_than_one_query_takes_are_read_in_several() {
+    let Some(bed) = Bed::new().await else { return };
+    let many = "CREATE TABLE many (id text PRIMARY KEY); \
+                INSERT INTO many SELECT n::text FROM generate_series(1, 2500) AS n";
+    bed.raw.batch_execute(many).await.unwrap();
+    let ids: Vec<String> = (1..=2_500).map(|n| n.to_string()).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let sql = "SELECT id, count(*) OVER () AS together FROM many WHERE id IN (:ids)";
+    let found = ask(&bed, sql, &ids).await.unwrap();
+    assert_eq!(found.len(), 2_500);
+    let read_with =
+        |together: i64| found.values().filter(|one| one["together"] == together).count();
+    assert_eq!((read_with(1_000), read_with(500)), (2_000, 500));
+}
+
+#[tokio::test]
 async fn ids_of_every_usual_type_are_found_and_others_are_not_there() {
     let Some(bed) = members().await else { return };
     let uuid = "0192F0C1-2345-7ABC-8DEF-0123456789AB";

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod adopted;
 mod bed;
 mod bulk;
 #[path = "../support/edition.rs"]

@@ -51,6 +51,22 @@ async fn every_type_comes_as_json_and_null_as_null() {
 }
 
 #[tokio::test]
+async fn more_ids_than_one_query_takes_are_read_in_several() {
+    let bed = Bed::new().await;
+    let many = "CREATE TABLE many (id TEXT PRIMARY KEY); INSERT INTO many WITH RECURSIVE n (i) AS \
+                (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500) SELECT i FROM n";
+    bed.raw().execute_batch(many).unwrap();
+    let ids: Vec<String> = (1..=2_500).map(|n| n.to_string()).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let sql = "SELECT id, count(*) OVER () AS together FROM many WHERE id IN (:ids)";
+    let found = ask(&bed, sql, &ids).await.unwrap();
+    assert_eq!(found.len(), 2_500);
+    let read_with =
+        |together: i64| found.values().filter(|one| one["together"] == together).count();
+    assert_eq!((read_with(1_000), read_with(500)), (2_000, 500));
+}
+
+#[tokio::test]
 async fn numeric_ids_are_found_by_their_text() {
     let bed = members().await;
     let sql = "WITH p AS (SELECT * FROM pet) SELECT * FROM p WHERE id IN (:ids) ORDER BY id";

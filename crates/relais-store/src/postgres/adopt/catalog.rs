@@ -1,12 +1,15 @@
 //! Reads an adopted table and its columns from the catalog.
 
-use tokio_postgres::Row;
+use tokio_postgres::{Row, error::SqlState};
 
 use super::super::{error::Failure, session::Client};
 use super::dialect::PostgresDialect;
 use crate::adopt::{
     AdoptPreset, Adoption,
-    catalog::{FoundColumn, FoundTable, judge, judge_dead_letters, missing, no_dead_letters},
+    catalog::{
+        DeadLetterTable, FoundColumn, FoundTable, judge, judge_dead_letters, missing,
+        no_dead_letters,
+    },
 };
 
 /// Reads the table of an adoption. Returns what is wrong with its layout; nothing if it fits.
@@ -14,8 +17,10 @@ pub(super) async fn read(
     client: &Client<'_>,
     adoption: &Adoption,
 ) -> Result<Result<FoundTable, Vec<String>>, Failure> {
-    let Some(row) = find(client, &adoption.table).await? else {
-        return Ok(Err(vec![missing(&adoption.table)]));
+    let row = match find(client, &adoption.table).await? {
+        TableLookup::Found(row) => row,
+        TableLookup::Missing => return Ok(Err(vec![missing(&adoption.table)])),
+        TableLookup::Forbidden(problem) => return Ok(Err(vec![problem])),
     };
     let mut table = of_row(&row);
     let kind: &str = row.get(3);
@@ -36,8 +41,13 @@ pub(super) async fn read(
         let default = format!("{}.outbox_dead_letters", table.schema);
         let wanted = adoption.dead_letters.as_deref().unwrap_or(&default);
         let found = match find(client, wanted).await? {
-            None => no_dead_letters(wanted),
-            Some(found) => {
+            TableLookup::Missing => no_dead_letters(wanted),
+            TableLookup::Forbidden(problem) => DeadLetterTable {
+                name: wanted.to_owned(),
+                problems: vec![problem],
+                ..DeadLetterTable::default()
+            },
+            TableLookup::Found(found) => {
                 let columns = columns(client, &found).await?;
                 let letters = (of_row(&found).name, columns.as_slice());
                 judge_dead_letters::<PostgresDialect>(adoption, &table, letters, role)
@@ -69,13 +79,33 @@ async fn columns(client: &Client<'_>, table: &Row) -> Result<Vec<FoundColumn>, F
     Ok(rows.iter().map(column).collect())
 }
 
-/// Returns the row of `table.sql`. A name that is no name is a table that does not exist.
-pub(super) async fn find(client: &Client<'_>, table: &str) -> Result<Option<Row>, Failure> {
-    match client.query_opt(adopt_sql!("table"), &[&table]).await {
-        Ok(row) => Ok(row),
-        Err(error) if error.code().is_some_and(|code| code.code().starts_with("42")) => Ok(None),
-        Err(error) if error.code().is_some_and(|code| code.code() == "0A000") => Ok(None),
-        Err(error) => Err(error.into()),
+/// The result of looking a table up by its name.
+pub(super) enum TableLookup {
+    /// The row of `table.sql`.
+    Found(Row),
+    Missing,
+    /// The role may not use the schema: the problem.
+    Forbidden(String),
+}
+
+/// Looks a table up. A name that is no name is a table that does not exist.
+pub(super) async fn find(client: &Client<'_>, table: &str) -> Result<TableLookup, Failure> {
+    let error = match client.query_opt(adopt_sql!("table"), &[&table]).await {
+        Ok(row) => return Ok(row.map_or(TableLookup::Missing, TableLookup::Found)),
+        Err(error) => error,
+    };
+    match error.as_db_error() {
+        Some(answer) if *answer.code() == SqlState::INSUFFICIENT_PRIVILEGE => {
+            Ok(TableLookup::Forbidden(format!(
+                "cannot read table {table}: {}; GRANT USAGE of the schema to the role of relais",
+                answer.message()
+            )))
+        }
+        Some(answer) if answer.code().code().starts_with("42") => Ok(TableLookup::Missing),
+        Some(answer) if *answer.code() == SqlState::FEATURE_NOT_SUPPORTED => {
+            Ok(TableLookup::Missing)
+        }
+        _ => Err(error.into()),
     }
 }
 

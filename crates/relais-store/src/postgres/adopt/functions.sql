@@ -1,7 +1,6 @@
 -- Adopts :table. The functions run with the rights of their owner: the application needs none on relais's tables.
--- `relais.adopted`: the payload is not validated.
 CREATE OR REPLACE FUNCTION :schema.:copy_function() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = :schema, pg_temp SET relais.adopted = 'on' AS $relais$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :schema, pg_temp AS $relais$
 :copy_body$relais$;
 REVOKE ALL ON FUNCTION :schema.:copy_function() FROM PUBLIC;
 CREATE OR REPLACE FUNCTION :schema.:reset_function() RETURNS trigger

@@ -3,6 +3,7 @@ DECLARE
     relais_copied bigint;
     relais_wanted bigint;
 BEGIN
+PERFORM set_config('relais.adopted', 'on', TRUE);
 :copy
 ON CONFLICT (source_system, message_id) DO NOTHING;
 GET DIAGNOSTICS relais_copied = ROW_COUNT;
@@ -12,5 +13,6 @@ IF relais_copied < relais_wanted THEN
 INSERT INTO relais_adopted_change (adopted_by, adopted_key, message_id, kind)
 SELECT :name, :key, '00000000-0000-0000-0000-000000000000', 'reset' FROM relais_new AS t WHERE :pending;
 END IF;
+PERFORM set_config('relais.adopted', '', TRUE);
 RETURN NULL;
 END

@@ -5,7 +5,7 @@ use tokio_postgres::{Error, Row, error::SqlState};
 
 use super::super::{error::Failure, session::Client};
 use super::{
-    catalog,
+    catalog::{self, TableLookup},
     script::{AdoptScript, function_names},
 };
 use crate::adopt::{
@@ -180,8 +180,10 @@ pub(super) async fn remove(
     client: &mut Client<'_>,
     table: &str,
 ) -> Result<Option<String>, Failure> {
-    let Some(row) = catalog::find(client, table).await? else {
-        return remove_dropped(client, table).await;
+    let row = match catalog::find(client, table).await? {
+        TableLookup::Found(row) => row,
+        TableLookup::Missing => return remove_dropped(client, table).await,
+        TableLookup::Forbidden(problem) => return Err(StoreError::setup(problem).into()),
     };
     let table = catalog::of_row(&row);
     let rows = client.query(adopt_sql!("installed"), &[&table.name]).await?;
