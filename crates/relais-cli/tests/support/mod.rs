@@ -253,6 +253,8 @@ pub(crate) struct Seen {
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     status: Arc<AtomicU16>,
+    /// Seconds of the `Retry-After` in its answers; none if zero.
+    retry_after: Arc<AtomicU16>,
     seen: Receiver<Seen>,
     gate: Arc<Mutex<()>>,
 }
@@ -262,8 +264,9 @@ impl Target {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let status = Arc::new(AtomicU16::new(200));
+        let retry_after = Arc::new(AtomicU16::new(0));
         let (sender, seen) = channel();
-        let answers = Arc::clone(&status);
+        let answers = (Arc::clone(&status), Arc::clone(&retry_after));
         let gate = Arc::new(Mutex::new(()));
         let open = Arc::clone(&gate);
         std::thread::spawn(move || {
@@ -275,7 +278,7 @@ impl Target {
                 }
             }
         });
-        Self { address, status, seen, gate }
+        Self { address, status, retry_after, seen, gate }
     }
 
     /// Sends no reply until the guard is dropped.
@@ -284,6 +287,12 @@ impl Target {
     }
 
     pub(crate) fn answers(&self, status: u16) {
+        self.answers_with_pause(status, 0);
+    }
+
+    /// The same, and each answer asks for a pause of this many seconds.
+    pub(crate) fn answers_with_pause(&self, status: u16, seconds: u16) {
+        self.retry_after.store(seconds, Ordering::SeqCst);
         self.status.store(status, Ordering::SeqCst);
     }
 
@@ -329,7 +338,7 @@ fn read_request(stream: &TcpStream) -> Option<Seen> {
 fn answer(
     mut stream: TcpStream,
     request: Seen,
-    status: &AtomicU16,
+    (status, retry_after): &(Arc<AtomicU16>, Arc<AtomicU16>),
     gate: &Mutex<()>,
     seen: &Sender<Seen>,
 ) -> Option<()> {
@@ -339,7 +348,12 @@ fn answer(
         seen.send(request.take()?).ok()?;
         drop(gate.lock().unwrap());
     }
-    let reply = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let pause = match retry_after.load(Ordering::SeqCst) {
+        0 => String::new(),
+        seconds => format!("retry-after: {seconds}\r\n"),
+    };
+    let reply =
+        format!("HTTP/1.1 {status} X\r\n{pause}content-length: 0\r\nconnection: close\r\n\r\n");
     let _ = stream.write_all(reply.as_bytes());
     request.map_or(Some(()), |request| seen.send(request).ok())
 }
