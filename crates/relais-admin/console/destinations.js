@@ -101,7 +101,7 @@ function actions(context, { name, guard }, path) {
   const pause = pauseButton(context, path, { name, pause: guard?.pause }, "No process delivers to it until it is resumed, also after a restart. Its messages wait; none is lost and no attempt is used.", "Deliveries continue in every process.");
   const close = () => settle(context, decide({
     title: `Reset the circuit breaker of ${name}`,
-    text: "It closes in every process, and deliveries resume at once.",
+    text: "Each process sends one message at once as a probe. If the target accepts it, the breaker closes and deliveries resume; otherwise it opens again.",
     confirm: "Reset breaker",
     act: (who) => post(`${path}/reset-breaker`, who),
   }), said("Circuit breaker reset."));

@@ -78,7 +78,7 @@ const ACTIONS = {
   retry: ["Retry the step", "retry", "Sends the command of this step again and resets its attempt count."],
   skip: ["Skip the step", "skip", "The step counts as completed without a reply, and the process continues.", true],
   compensate: ["Compensate", "undo", "Compensates all completed steps, last first.", true],
-  cancel: ["Cancel", "bad", "The process ends as failed; completed steps are not compensated. This cannot be undone.", true],
+  cancel: ["Cancel the process", "bad", "The process ends as failed; completed steps are not compensated. This cannot be undone.", true],
 };
 
 export async function show(context) {

@@ -87,8 +87,9 @@ fn responses(route: &ApiRoute, components: &Value) -> Value {
         SuccessBody::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
         SuccessBody::Events => json!({ "text/event-stream": { "schema": {
             "type": "string",
-            "description": "Events `overview` with the JSON of GET /api/v1/overview, and `sample` with \
-                            the newest point of each series of GET /api/v1/history",
+            "description": "Events `overview` with the JSON of GET /api/v1/overview, `sample` with the \
+                            newest point of each series of GET /api/v1/history, and, while the \
+                            database does not answer, `problem` with a problem in place of the overview",
         } } }),
         SuccessBody::File => json!({
             "text/plain": { "schema": { "type": "string" } },

@@ -8,6 +8,8 @@
 mod client;
 #[path = "admin/controls.rs"]
 mod controls;
+#[path = "admin/live.rs"]
+mod live;
 #[allow(dead_code)]
 mod support;
 

@@ -16,7 +16,7 @@ mod support;
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, TcpStream},
     sync::Arc,
 };
 
@@ -25,7 +25,7 @@ use salesforce_sim::{AuthConfig, SimulatorConfig};
 use serde_json::Value;
 
 use org::{Base, Org, members_created, settings, until};
-use support::{Site, Target, assert_said, post};
+use support::{Site, Target, assert_said, post, postgres::PostgresSchema};
 
 /// The result for one setting of `relais check --connect --json`.
 fn connection(site: &Site, setting: &str) -> (bool, String) {
@@ -324,4 +324,48 @@ fn a_broker_is_reached_and_its_topics_found() {
     let tls = "options = { \"security.protocol\" = \"ssl\" }\n";
     let site = at(&broker.address, &topic.name, tls);
     assert_fails(&site, settings[0], &["SSL", "check `brokers` and `options`"]);
+}
+
+/// A server without TLS in front of the one that the environment names; returns its address.
+fn without_tls(server: String) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let mut server = TcpStream::connect(&server).unwrap();
+            let mut head = [0; 8];
+            // The request for TLS is its length and a number.
+            if client.read_exact(&mut head).is_ok() && head == [0, 0, 0, 8, 4, 210, 22, 47] {
+                client.write_all(b"N").unwrap();
+            } else {
+                server.write_all(&head).unwrap();
+            }
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            std::thread::spawn(move || std::io::copy(&mut server, &mut client));
+        }
+    });
+    address
+}
+
+#[test]
+fn a_connection_that_prefer_leaves_unencrypted_is_a_warning() {
+    let Some(schema) = PostgresSchema::new() else { return };
+    let (_, rest) = schema.url.split_once('@').unwrap();
+    let (server, _) = rest.split_once('/').unwrap();
+    let plain = without_tls(server.to_owned()).to_string();
+    let site = |mode: &str| {
+        let url = schema.url.replace("sslmode=disable", "").replace(server, &plain);
+        let log = "[[destination]]\nname = \"warehouse\"\nkind = \"log\"\n";
+        Site::with(&format!("[store]\nurl = \"{url}&sslmode={mode}\"\n{log}"))
+    };
+    let wanted = "connected to PostgreSQL without encryption";
+    for command in [&["check"][..], &["check", "--connect"]] {
+        assert_said(&site("prefer").relais(command), 0, &["warning: ", wanted, "verify-full"]);
+        let report = site("prefer").json(command);
+        assert!(report["warnings"][0].as_str().unwrap().contains(wanted), "{report:#}");
+        let intended = site("disable").relais(command);
+        assert!(intended.code == 0 && !format!("{intended:?}").contains(wanted), "{intended:?}");
+        assert_said(&site("require").relais(command), 1, &["turn `ssl` on"]);
+    }
 }

@@ -112,7 +112,16 @@ fn operators_see_whole_lines_and_reasons() {
     the_audit_is_found_by_the_first_digits_of_its_target(&site, &letters);
     an_unavailable_destination_shows_the_time_of_its_next_call(&site, &running, &target, &token);
     rows_show_why_they_wait(&site);
+    undecodable_messages_fit(&site, &running);
     top_runs_live(&site);
+}
+
+fn undecodable_messages_fit(site: &Site, running: &Running) {
+    let headers = [("message-id", "undecodable-message-of-a-sender-with-long-ids")];
+    let (status, answer) = post(running.address("hook"), "/hook", &headers, "{\"type\": \"Order");
+    assert_eq!(status, 202, "{answer}");
+    let text = assert_fits(site, &["reprocess", "list"]);
+    assert!(text.contains("INVALID_JSON"), "a row is shown: {text}");
 }
 
 fn lists_fit(site: &Site, letters: &[Value]) {

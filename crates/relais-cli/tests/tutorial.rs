@@ -55,6 +55,47 @@ fn the_readme_shows_how_to_install_and_its_excerpt_commits() {
     assert!(page("docs/tutorial-rust.md").contains(excerpt.trim()), "it is not in the tutorial");
 }
 
+/// Kinds of sources and destinations that are features of the program.
+const FEATURES: [&str; 4] = ["amqp", "kafka", "nats", "rabbitmq"];
+
+#[test]
+fn a_kind_that_init_is_given_is_a_feature_of_the_install_line_above_it() {
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> =
+        docs.filter(|path| path.extension().is_some_and(|one| one == "md")).collect();
+    pages.push(root().join("README.md"));
+    let mut found = 0;
+    for path in pages {
+        let text = fs::read_to_string(&path).unwrap();
+        let mut install = None;
+        for line in text.lines() {
+            if line.starts_with("cargo install") && line.contains("crates/relais-cli") {
+                install = Some(line);
+            }
+            let (Some(install), Some((_, init))) = (install, line.split_once("relais init --"))
+            else {
+                continue;
+            };
+            found += 1;
+            // The line itself may name the features that it needs.
+            let features = features(install) + &features(line);
+            for kind in FEATURES.into_iter().filter(|kind| init.contains(kind)) {
+                let has = features.contains("full") || features.contains(kind);
+                assert!(has, "{}: `{install}`, then `{line}`", path.display());
+            }
+        }
+    }
+    assert!(found > 0, "no page shows `relais init --from` below an install line");
+}
+
+/// The words behind each `--features` of a line.
+fn features(line: &str) -> String {
+    line.split("--features ")
+        .skip(1)
+        .filter_map(|rest| rest.split([' ', ')', ':', '`']).next())
+        .collect()
+}
+
 #[test]
 fn the_rust_tutorial_builds_and_runs_as_written() {
     // Another test may use the port that the page names.

@@ -232,38 +232,56 @@ impl ControlledWorkers {
     }
 }
 
-/// Reads the controls once a second until `stop`, and wakes the workers when something changed.
-pub(crate) async fn run(
+/// Reads the controls and applies them to the workers of this process.
+pub(crate) struct ControlReader {
     store: Arc<dyn Store>,
-    mut workers: ControlledWorkers,
+    workers: ControlledWorkers,
     wake: Box<dyn Fn() + Send + Sync>,
-    stop: CancellationToken,
-) {
-    let mut troubled = false;
-    loop {
-        match store.controls().await {
+    troubled: bool,
+}
+
+impl ControlReader {
+    /// `wake` wakes the workers when something changed.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        workers: ControlledWorkers,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Self {
+        Self { store, workers, wake, troubled: false }
+    }
+
+    /// Reads once a second until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        loop {
+            self.read().await;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(READ_EVERY) => {}
+            }
+        }
+    }
+
+    /// Reads once. What was committed before is in force afterwards.
+    pub(crate) async fn read(&mut self) {
+        match self.store.controls().await {
             Ok(controls) => {
-                troubled = false;
-                let changed = workers.apply(&controls);
+                self.troubled = false;
+                let changed = self.workers.apply(&controls);
                 // Tried again in a second if it fails.
-                if workers.type_resumed
-                    && store.mark_rows(RowMark::ResumedProcessTypes).await.is_ok()
+                if self.workers.type_resumed
+                    && self.store.mark_rows(RowMark::ResumedProcessTypes).await.is_ok()
                 {
-                    workers.type_resumed = false;
+                    self.workers.type_resumed = false;
                 }
                 if changed {
-                    wake();
+                    (self.wake)();
                 }
             }
             Err(error) => {
-                if !std::mem::replace(&mut troubled, true) {
+                if !std::mem::replace(&mut self.troubled, true) {
                     tracing::warn!(%error, "controls were not read; those of the last read stay in force");
                 }
             }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(READ_EVERY) => {}
         }
     }
 }
@@ -288,6 +306,12 @@ mod tests {
 
     fn pause() -> Option<Pause> {
         Some(Pause { at: Timestamp(0), by: "ann".into(), reason: "maintenance".into() })
+    }
+
+    /// A change that is committed during a read is in force after the next one: within two seconds.
+    #[test]
+    fn two_reads_begin_within_two_seconds() {
+        assert!(READ_EVERY <= Duration::from_secs(1));
     }
 
     #[test]

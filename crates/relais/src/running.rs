@@ -13,7 +13,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    control::{self, ControlledWorkers},
+    control::{ControlReader, ControlledWorkers},
     health::{Health, HealthCheck},
     observe::Observer,
     pulse::{self, PollSignals},
@@ -35,6 +35,7 @@ const IDLE_POLL: Duration = Duration::from_millis(20);
 pub struct WorkerPanicked(pub(crate) String);
 
 /// The running workers of an app. Dropping it aborts them, as a crash would: use [`RunningApp::stop`].
+/// After a drop, other processes take over its lanes only when its lease has expired, up to ten seconds later.
 pub struct RunningApp {
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: JoinSet<()>,
@@ -166,7 +167,8 @@ impl RunningApp {
     ) {
         let (wakers, stop) = (Arc::clone(&self.wakers), self.stop.clone());
         let changed = Box::new(move || wakers.wake_all());
-        self.tasks.spawn(control::run(Arc::clone(&store), controlled, changed, stop.clone()));
+        let controls = ControlReader::new(Arc::clone(&store), controlled, changed);
+        self.tasks.spawn(controls.run(stop.clone()));
         let (reports, observer) = (Arc::clone(&store), self.observer());
         self.tasks.spawn(report::run(reports, observer, worker, stop.clone()));
         let (crowd, inbox) = (self.crowd.clone(), self.inbox.clone());

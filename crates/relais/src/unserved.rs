@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// The time from the start to the first check: it counts rows, and the first messages are more urgent.
-const FIRST_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// The time between two checks.
-const EVERY: Duration = Duration::from_secs(60);
+pub(crate) const EVERY: Duration = Duration::from_secs(60);
 /// Destinations, and inboxes, that one check warns about.
 const WARNINGS_MAX: usize = 20;
 
@@ -35,6 +35,7 @@ pub(crate) struct UnservedCheck {
     own: BTreeSet<String>,
     observer: Arc<Observer>,
     next: Instant,
+    every: Duration,
 }
 
 impl UnservedCheck {
@@ -43,7 +44,13 @@ impl UnservedCheck {
         own: BTreeSet<String>,
         observer: Arc<Observer>,
     ) -> Self {
-        Self { store, own, observer, next: Instant::now() + FIRST_AFTER }
+        Self { store, own, observer, next: Instant::now() + FIRST_AFTER, every: EVERY }
+    }
+
+    /// The same with other times to the first check and between two checks.
+    #[cfg(test)]
+    pub(crate) fn with_times(self, first_after: Duration, every: Duration) -> Self {
+        Self { next: Instant::now() + first_after, every, ..self }
     }
 
     fn warn(&self, overview: &Overview) {
@@ -111,7 +118,7 @@ impl Worker for UnservedCheck {
         for (destination, text) in conflicts.iter().take(WARNINGS_MAX) {
             tracing::warn!(destination, "{text}");
         }
-        self.next = Instant::now() + EVERY;
-        Ok(PassOutcome::Idle { at_most: EVERY })
+        self.next = Instant::now() + self.every;
+        Ok(PassOutcome::Idle { at_most: self.every })
     }
 }

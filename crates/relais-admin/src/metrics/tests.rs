@@ -89,7 +89,23 @@ fn overview() -> Overview {
     }
 }
 
+/// A control that pauses something.
+fn paused(kind: ControlKind, name: &str) -> Control {
+    Control {
+        kind,
+        name: name.into(),
+        pause: Some(Pause { at: Timestamp(0), by: "ann".into(), reason: "r".into() }),
+        limits: LimitChange::default(),
+        limits_changed: 0,
+        breaker_resets: 0,
+    }
+}
+
 fn page() -> String {
+    page_with(&[paused(ControlKind::Destination, "contacts")])
+}
+
+fn page_with(controls: &[Control]) -> String {
     let target = |name: &str, kind: &str, object: Option<&str>| DestinationInfo {
         name: name.into(),
         kind: kind.into(),
@@ -104,18 +120,10 @@ fn page() -> String {
         ],
     };
     let state = SourceState { missed: 7, lag: Some(12), ..SourceState::default() };
-    let paused = Control {
-        kind: ControlKind::Destination,
-        name: "contacts".into(),
-        pause: Some(Pause { at: Timestamp(0), by: "ann".into(), reason: "r".into() }),
-        limits: LimitChange::default(),
-        limits_changed: 0,
-        breaker_resets: 0,
-    };
     render_page(&MetricsInput {
         overview: Some(&overview()),
         rows_age: Some(Duration::from_millis(2_700)),
-        controls: &[paused],
+        controls,
         process_types: &BTreeSet::from(["order".to_owned()]),
         snapshot: &snapshot(),
         facts: &facts,
@@ -286,4 +294,24 @@ fn promtool_finds_nothing() {
     let said =
         String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && said.trim().is_empty(), "{said}");
+}
+
+#[test]
+fn what_is_paused_has_the_value_one_and_what_runs_zero() {
+    let all = [
+        (
+            ControlKind::Destination,
+            "contacts",
+            "relais_destination_paused{destination=\"contacts\"}",
+        ),
+        (ControlKind::Source, "members", "relais_source_paused{source=\"members\"}"),
+        (ControlKind::ProcessType, "order", "relais_process_type_paused{type=\"order\"}"),
+    ];
+    for (kind, name, _) in all {
+        let page = page_with(&[paused(kind, name)]);
+        for (other, _, metric) in all {
+            let line = format!("\n{metric} {}\n", u8::from(other == kind));
+            assert!(page.contains(&line), "{line}: {page}");
+        }
+    }
 }

@@ -147,7 +147,9 @@ async fn database(settings: &Settings, report: &mut CheckReport) -> Option<Datab
     };
     let checked = async {
         let store = database.store();
-        report.database = Some(store.describe().await?.server);
+        let described = store.describe().await?;
+        report.database = Some(described.server);
+        report.warnings.extend(described.warnings);
         let wrong = database.try_hydrate(settings).await;
         report.note_parts(wrong);
         store.check().await?;

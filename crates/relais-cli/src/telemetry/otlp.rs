@@ -217,7 +217,6 @@ mod tests {
     /// On a runtime with one thread nothing is sent before the first wait.
     #[tokio::test]
     async fn spans_are_dropped_without_waiting_for_an_unavailable_collector() {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let settings = TelemetrySettings {
             otlp: None,
             headers: Vec::new(),

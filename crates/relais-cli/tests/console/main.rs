@@ -8,9 +8,13 @@ mod browser;
 mod controls;
 mod corpus;
 mod detail;
+mod frame;
 mod kinds;
+mod labels;
 mod outage;
 mod pictures;
+mod repair;
+mod rows;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code, unused_macros)]
 #[path = "../process/fixture.rs"]
@@ -244,6 +248,40 @@ fn a_process_is_paused_and_resumed() {
     browser.decide("Resume");
     browser.sees(&["The process is now running", "process resumed"]);
     assert_eq!(fixture.process("o-1")["status"], "RUNNING");
+}
+
+#[test]
+fn a_process_is_compensated_and_another_cancelled() {
+    let Some((fixture, browser)) = signed_in(OSKAR) else { return };
+    fixture.place("o-1");
+    let first = fixture.command("TakePayment");
+    browser.go("#/processes");
+    browser.press("o-1");
+    browser.press("Retry the step");
+    browser.decide("Retry the step");
+    let again = fixture.command("TakePayment");
+    assert_ne!(again.message_id, first.message_id);
+    fixture.reply(&again, "PaymentTaken", json!({"id": "p-1"}));
+    fixture.command("Ship");
+    browser.sees(&["step shipment started"]);
+    browser.press("Compensate");
+    browser.decide("Compensate");
+    let refund = fixture.command("RefundPayment");
+    fixture.reply(&refund, "PaymentRefunded", json!({}));
+    fixture.until("o-1", "COMPENSATED");
+    browser.sees(&["compensated", "by oskar: a test in a browser"]);
+    fixture.place("o-2");
+    fixture.command("TakePayment");
+    browser.go("#/processes");
+    browser.press("o-2");
+    browser.press("Cancel the process");
+    browser.sees(&["completed steps are not compensated"]);
+    browser.decide("Cancel the process");
+    browser.sees(&["The process is now failed"]);
+    fixture.until("o-2", "FAILED");
+    fixture.no_more_commands();
+    browser.go("#/audit");
+    browser.sees(&["process.retried", "process.compensated", "process.cancelled"]);
 }
 
 #[test]

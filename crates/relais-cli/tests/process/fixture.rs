@@ -156,6 +156,11 @@ impl OrderFixture {
         self.target.answers(status);
     }
 
+    /// The same, and each answer asks for a pause of one hour.
+    pub(crate) fn refuses_for_an_hour(&self, status: u16) {
+        self.target.answers_with_pause(status, 3_600);
+    }
+
     pub(crate) fn no_more_commands(&self) {
         assert_eq!(self.target.unseen(), 0, "an unexpected command");
     }

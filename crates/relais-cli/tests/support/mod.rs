@@ -260,6 +260,8 @@ pub(crate) struct Target {
 /// The replies of a target.
 struct Replies {
     status: AtomicU16,
+    /// Seconds of the `Retry-After`; none if zero.
+    retry_after: AtomicU16,
     /// A body with another status.
     refused: Mutex<Option<(String, u16)>>,
 }
@@ -277,8 +279,11 @@ impl Target {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let replies = Replies { status: AtomicU16::new(200), refused: Mutex::new(None) };
-        let replies = Arc::new(replies);
+        let replies = Arc::new(Replies {
+            status: AtomicU16::new(200),
+            retry_after: AtomicU16::new(0),
+            refused: Mutex::new(None),
+        });
         let (sender, seen) = channel();
         let answers = Arc::clone(&replies);
         let gate = Arc::new(Mutex::new(()));
@@ -301,6 +306,12 @@ impl Target {
     }
 
     pub(crate) fn answers(&self, status: u16) {
+        self.answers_with_pause(status, 0);
+    }
+
+    /// The same, and each answer asks for a pause of this many seconds.
+    pub(crate) fn answers_with_pause(&self, status: u16, seconds: u16) {
+        self.replies.retry_after.store(seconds, Ordering::SeqCst);
         self.replies.status.store(status, Ordering::SeqCst);
     }
 
@@ -364,7 +375,12 @@ fn answer(
         seen.send(request.take()?).ok()?;
         drop(gate.lock().unwrap());
     }
-    let reply = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let pause = match replies.retry_after.load(Ordering::SeqCst) {
+        0 => String::new(),
+        seconds => format!("retry-after: {seconds}\r\n"),
+    };
+    let reply =
+        format!("HTTP/1.1 {status} X\r\n{pause}content-length: 0\r\nconnection: close\r\n\r\n");
     let _ = stream.write_all(reply.as_bytes());
     request.map_or(Some(()), |request| seen.send(request).ok())
 }

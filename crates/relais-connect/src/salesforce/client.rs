@@ -305,10 +305,6 @@ impl hyper::body::Body for ChunkedBody {
 }
 
 fn http_client(is_http: bool) -> Result<reqwest::Client, String> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // If another thread installed one first, that one is used.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    }
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("relais/", env!("CARGO_PKG_VERSION")))
         .no_proxy()

@@ -30,7 +30,8 @@ pub(super) async fn accept(
     client.carries(columns.payload_bytes());
     let read = Positions::of(positions);
     let mut accepted = vec![AcceptOutcome::Stored; messages.len()];
-    if !duplicates.are_expected() {
+    // Behind a pooler a duplicate would end the transaction that the whole call is in.
+    if !client.is_in_transaction() && !duplicates.are_expected() {
         if accept_new(client, &columns, &read).await? {
             return Ok(accepted);
         }

@@ -200,6 +200,11 @@ impl<'c> Client<'c> {
         }
     }
 
+    /// Returns true if everything happens in one transaction, so that a statement that fails ends the call.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        matches!(self.held, HeldSession::Transaction(_))
+    }
+
     /// A transaction inside the call.
     pub(super) async fn transaction(&mut self) -> Result<Transaction<'_>, Error> {
         match &mut self.held {

@@ -198,9 +198,15 @@ pub(crate) struct Bouncer {
 }
 
 impl Bouncer {
+    /// In front of a cluster: see [`Self::start_at`].
+    pub(crate) async fn start(cluster: &Cluster, settings: &str) -> Option<Self> {
+        let to = format!("host=127.0.0.1 port={} dbname=postgres user=postgres", cluster.port);
+        Self::start_at(&to, settings).await
+    }
+
     /// Three sessions of the server for each database: fewer than a store's connections. `None` without
     /// the program; in CI it must be there.
-    pub(crate) async fn start(cluster: &Cluster, settings: &str) -> Option<Self> {
+    pub(crate) async fn start_at(to: &str, settings: &str) -> Option<Self> {
         let found = env::var_os("RELAIS_TEST_PGBOUNCER");
         let Some(program) = found else {
             assert!(env::var_os("CI").is_none(), "in CI the tests with PgBouncer must run");
@@ -209,7 +215,6 @@ impl Bouncer {
         };
         let programs = Programs::find()?;
         let (folder, port) = (programs.folder(), free_port());
-        let to = format!("host=127.0.0.1 port={} dbname=postgres user=postgres", cluster.port);
         let text = format!(
             "[databases]\ntx = {to} pool_mode=transaction pool_size=3\n\
              sess = {to} pool_mode=session pool_size=60\n\

@@ -4,9 +4,12 @@ use relais_core::{
     message::NewMessage,
     store::{Store, StoreError},
 };
-use relais_store::Transaction;
+use relais_store::{Transaction, postgres::ENQUEUE_SQL};
 
-use crate::bed::{Bed, DESTINATION, message};
+use crate::{
+    bed::{Bed, DESTINATION, message},
+    support::postgres::Role,
+};
 
 const PLAIN: &str = "INSERT INTO relais_outbox
     (aggregate_type, aggregate_id, event_type, destination, payload)
@@ -85,6 +88,88 @@ async fn sqlx_writes_with_its_transaction() {
     use_it(&mut *transaction).await;
     transaction.commit().await.unwrap();
     assert_there(&bed, 4).await;
+}
+
+/// The row of the public statement, whichever driver has bound its values.
+async fn assert_written(bed: &Bed, written: Option<(i64, uuid::Uuid)>, id: uuid::Uuid) {
+    let (row, message_id) = written.expect("a row");
+    assert_eq!(message_id, id);
+    let row = format!(
+        "relais_outbox WHERE id = {row} AND message_id = '{id}' AND category = 'event' \
+         AND aggregate_type = 'Order' AND aggregate_id = 'o-1' AND event_type = 'OrderPlaced' \
+         AND event_version = 2 AND payload::jsonb = '{{\"total\": 12}}' \
+         AND headers::jsonb = '{{\"a\": \"b\"}}' AND destination = '{DESTINATION}' \
+         AND msg_key = 'k' AND next_attempt_at > created_at AND causation_id IS NULL \
+         AND correlation_id = 'c-1'"
+    );
+    assert_eq!(bed.count(&row).await, 1);
+}
+
+#[tokio::test]
+async fn the_public_statement_takes_values_bound_by_tokio_postgres() {
+    let Some(bed) = Bed::new().await else { return };
+    let mut client = bed.schema.client_as(Role::Producer).await;
+    let id = uuid::Uuid::now_v7();
+    let (delay, none): (Option<i64>, Option<&str>) = (Some(5_000), None);
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 13] = [
+        &id,
+        &"event",
+        &"Order",
+        &"o-1",
+        &"OrderPlaced",
+        &2_i32,
+        &"{\"total\": 12}",
+        &"{\"a\": \"b\"}",
+        &DESTINATION,
+        &"k",
+        &delay,
+        &none,
+        &"c-1",
+    ];
+    for expected in [true, false] {
+        let transaction = client.transaction().await.unwrap();
+        let row = transaction.query_opt(ENQUEUE_SQL, &values);
+        let written = row.await.unwrap().map(|row| (row.get(0), row.get(1)));
+        transaction.commit().await.unwrap();
+        match expected {
+            true => assert_written(&bed, written, id).await,
+            false => assert_eq!(written, None, "its destination has it already"),
+        }
+    }
+}
+
+#[cfg(feature = "sqlx-postgres")]
+#[tokio::test]
+async fn the_public_statement_takes_values_bound_by_sqlx() {
+    use sqlx::Row;
+
+    let Some(bed) = Bed::new().await else { return };
+    let pool = sqlx::PgPool::connect(&bed.schema.url_as(Role::Producer)).await.unwrap();
+    let id = uuid::Uuid::now_v7();
+    for expected in [true, false] {
+        let mut transaction = pool.begin().await.unwrap();
+        let row = sqlx::query(ENQUEUE_SQL)
+            .bind(id)
+            .bind("event")
+            .bind("Order")
+            .bind("o-1")
+            .bind("OrderPlaced")
+            .bind(2_i32)
+            .bind("{\"total\": 12}")
+            .bind("{\"a\": \"b\"}")
+            .bind(DESTINATION)
+            .bind("k")
+            .bind(Some(5_000_i64))
+            .bind(None::<String>)
+            .bind("c-1")
+            .fetch_optional(&mut *transaction);
+        let written = row.await.unwrap().map(|row| (row.get(0), row.get(1)));
+        transaction.commit().await.unwrap();
+        match expected {
+            true => assert_written(&bed, written, id).await,
+            false => assert_eq!(written, None, "its destination has it already"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A schema of its own on the server of `RELAIS_TEST_POSTGRES`, with roles of its own.
 
-use std::{env, sync::Arc};
+use std::{any::Any, env, sync::Arc};
 
 use relais_core::{
     BoxFuture,
@@ -102,6 +102,15 @@ impl PostgresSchema {
         format!("{start}://{user}@{place}{separator}options=-c%20search_path%3D{}", self.name)
     }
 
+    /// The server and a role as PgBouncer has them in its configuration.
+    pub fn pooler_target(&self, role: Role) -> String {
+        let place = self.parts().2.split('?').next().unwrap_or_default();
+        let (server, database) = place.split_once('/').expect("a URL with a database");
+        let (host, port) = server.rsplit_once(':').unwrap_or((server, "5432"));
+        let password = self.password().map(|text| format!(" password={text}")).unwrap_or_default();
+        format!("host={host} port={port} dbname={database} user={}{password}", self.role(role))
+    }
+
     /// The roles have that of the superuser, if the server asks for one.
     fn password(&self) -> Option<&str> {
         self.parts().1.split_once(':').map(|(_, password)| password)
@@ -172,19 +181,35 @@ async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
     Ok(client)
 }
 
-struct PostgresFixture {
+pub struct PostgresFixture {
     store: PostgresStore,
     second: PostgresStore,
     raw: Client,
+    _pooler: Box<dyn Any + Send + Sync>,
     schema: PostgresSchema,
 }
 
 /// Opens an empty database; `None` without a server.
 pub async fn open() -> Option<Box<dyn Fixture>> {
     let schema = PostgresSchema::create().await?;
-    let (store, second) = (schema.store().await, schema.store().await);
-    let raw = schema.client().await;
-    Some(Box::new(PostgresFixture { store, second, raw, schema }))
+    let url = schema.url();
+    Some(Box::new(PostgresFixture::open(schema, &url, Box::new(())).await))
+}
+
+impl PostgresFixture {
+    /// Opens both nodes by a URL. `pooler` ends with the fixture.
+    pub async fn open(
+        schema: PostgresSchema,
+        url: &str,
+        pooler: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        let node = async || {
+            PostgresStore::connect(url, PostgresOptions::default()).await.expect("connect")
+        };
+        let (store, second) = (node().await, node().await);
+        let raw = schema.client().await;
+        Self { store, second, raw, schema, _pooler: pooler }
+    }
 }
 
 impl Fixture for PostgresFixture {

@@ -26,7 +26,9 @@ use super::{
 };
 use crate::{
     App, RunningApp,
-    control::{ControlError, control},
+    app::DestinationSettings,
+    control::{ControlError, ControlReader, ControlledWorkers, Gate, control},
+    limits::SharedLimits,
     observe::Figures,
 };
 
@@ -94,6 +96,43 @@ async fn a_pause_reaches_every_process_and_survives_a_restart() {
     assert!(change(&bench, ControlKind::Destination, "d", ControlChange::Resume).await);
     until("delivered after the pause", async || script.seen().last().unwrap() == "held").await;
     again.stop().await;
+}
+
+/// With one read a second that is within two seconds, whenever the change falls between two reads.
+#[tokio::test]
+async fn every_process_obeys_after_its_next_read() {
+    let bench = Bench::new().await;
+    let mut processes = Vec::new();
+    for _ in 0..3 {
+        let mut workers = ControlledWorkers::default();
+        let limits = SharedLimits::new(&DestinationSettings::default());
+        workers.destination("d", limits.clone());
+        let (gate, types) = (workers.source("e"), Arc::clone(&workers.types));
+        let reader = ControlReader::new(second(&bench).await, workers, Box::new(|| {}));
+        processes.push((reader, limits, gate, types));
+    }
+    let kinds = [
+        (ControlKind::Destination, "d"),
+        (ControlKind::Source, "e"),
+        (ControlKind::ProcessType, "d"),
+    ];
+    for (wanted, is_paused) in [(ControlChange::Pause, true), (ControlChange::Resume, false)] {
+        for (kind, name) in kinds {
+            assert!(change(&bench, kind, name, wanted).await);
+        }
+        for (reader, limits, gate, types) in &mut processes {
+            reader.read().await;
+            assert_eq!(limits.is_paused(), is_paused);
+            assert_eq!(*gate.borrow() == Gate::Paused, is_paused);
+            assert_eq!(types.contains("d"), is_paused);
+        }
+    }
+    let limit = LimitChange { rate: None, concurrency: Some(2) };
+    assert!(change(&bench, ControlKind::Destination, "d", ControlChange::Limit(limit)).await);
+    for (reader, limits, ..) in &mut processes {
+        reader.read().await;
+        assert_eq!(limits.concurrency(), 2);
+    }
 }
 
 #[tokio::test]

@@ -241,3 +241,65 @@ async fn handlers_have_state_on_sqlite() {
     handlers.extend(rusqlite(&scratch));
     check(&scratch, handlers).await;
 }
+
+/// Sends one message without a cause and one with it, outside the handler of the cause.
+macro_rules! send_with_and_without_cause {
+    ($pool:expr, $cause:expr) => {{
+        let mut tx = $pool.begin().await.unwrap();
+        let paid = |order_id: &str| OrderPaid { order_id: order_id.to_owned(), cents: 321 };
+        let orders = Outbox::to("orders");
+        orders.send(&mut *tx, &paid("plain")).await.unwrap();
+        orders.caused_by($cause).send(&mut *tx, &paid("caused")).await.unwrap();
+        tx.commit().await.unwrap();
+    }};
+}
+
+async fn check_causes(database: &dyn Database) {
+    let sql = "SELECT aggregate_id, correlation_id, causation_id FROM relais_outbox \
+               WHERE causation_id IS NOT NULL";
+    until(database, sql, &["caused c-1 m-1"]).await;
+    let sql = format!("SELECT aggregate_id FROM relais_outbox WHERE headers LIKE '%{TRACE}%'");
+    until(database, &sql, &["caused"]).await;
+    until(database, "SELECT count(*) FROM relais_outbox", &["2"]).await;
+}
+
+fn with_a_cause() -> relais::NewInbox {
+    let message = payment("m-1", "Paid", "k").header("correlation-id", "c-1");
+    message.header("traceparent", TRACE)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_sent_outside_its_handler_names_its_cause_on_postgresql() {
+    let Some(scratch) = server().await else { return };
+    let pool = PgPool::connect(&scratch.url()).await.unwrap();
+    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let hand_over = async move |_: &mut PgConnection, m: Received<Payment>| {
+        assert!(sender.send(m).is_ok());
+        anyhow::Ok(())
+    };
+    let handler = postgres::sqlx_handler(pool.clone(), hand_over);
+    let running = App::new(scratch.store()).handle("Paid", handler).start();
+    accept(&*scratch.store(), vec![with_a_cause()]).await;
+    let cause = received.recv().await.unwrap();
+    send_with_and_without_cause!(pool, &cause);
+    check_causes(&scratch).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_sent_outside_its_handler_names_its_cause_on_sqlite() {
+    let scratch = scratch::sqlite().await;
+    let pool = super::trouble::pool(&scratch).await;
+    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let hand_over = async move |_: &mut SqliteConnection, m: Received<Payment>| {
+        assert!(sender.send(m).is_ok());
+        anyhow::Ok(())
+    };
+    let handler = sqlite::sqlx_handler(pool.clone(), hand_over);
+    let running = App::new(scratch.store()).handle("Paid", handler).start();
+    accept(&*scratch.store(), vec![with_a_cause()]).await;
+    let cause = received.recv().await.unwrap();
+    send_with_and_without_cause!(pool, &cause);
+    check_causes(&scratch).await;
+    running.stop().await;
+}

@@ -205,10 +205,6 @@ impl fmt::Display for RegistryRequests {
 }
 
 fn client(settings: &SchemaRegistrySettings, url: &Url) -> Result<Client, InvalidSettings> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // If another thread installed one first, that one is used.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    }
     let mut builder = Client::builder()
         .user_agent(concat!("relais/", env!("CARGO_PKG_VERSION")))
         .no_proxy()

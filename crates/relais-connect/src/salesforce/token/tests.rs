@@ -70,7 +70,6 @@ fn login(url: &str, auth: Auth) -> Result<Arc<LoginFlow>, String> {
 }
 
 fn http() -> Client {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }
 
