@@ -14,6 +14,7 @@ mod inbox;
 #[allow(dead_code)]
 #[path = "../support/node.rs"]
 mod node;
+mod outside;
 mod presets;
 mod products;
 mod refusals;
