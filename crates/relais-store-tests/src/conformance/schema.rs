@@ -11,6 +11,7 @@ use relais_core::{
     inspect::InspectExt,
     message::{Category, Headers},
     outbox::{OutboxFate, OutboxStatus},
+    query::{CleanupMode, Retention},
 };
 
 pub const START: Start = Start::Migrated;
@@ -273,6 +274,34 @@ pub async fn ids_are_positive_and_attempts_bounded(f: &dyn Fixture) {
         f.refuses(&insert("relais_inbox", INBOX, &[(column, odd)])).await;
     }
     f.run(&insert("relais_outbox", OUTBOX, &[("id", "7"), ("attempts", "999999")])).await;
+}
+
+/// A row that no worker reads must not stay pending without a notice.
+pub async fn a_row_with_an_id_below_one_is_refused_or_delivered(f: &dyn Fixture) {
+    for (n, id) in ["0", "-5"].into_iter().enumerate() {
+        let message_id = format!("'{}'", uuid::Uuid::from_u128(n as u128 + 1));
+        let changed = [("id", id), ("message_id", message_id.as_str()), ("msg_key", id)];
+        let row = insert("relais_outbox", OUTBOX, &changed);
+        match f.dialect().writes_in_parallel() {
+            true => drop(f.run(&row).await),
+            false => f.refuses(&row).await,
+        }
+    }
+    let cleanup = async || {
+        let mode = CleanupMode::Remove { rows_max: 100 };
+        f.store().cleanup(Retention::default(), mode).await.expect("cleanup").outbox
+    };
+    assert_eq!(cleanup().await, 0);
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    let accepted: &[i64] = if f.dialect().writes_in_parallel() { &[-5, 0] } else { &[] };
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), accepted);
+    for row in &rows {
+        assert_eq!(worker.settle(row, OutboxFate::Dispatched).await, all(1));
+    }
+    let old = f.dialect().ago(30 * 24 * 3_600);
+    f.run(&format!("UPDATE relais_outbox SET created_at = {old}, dispatched_at = {old}")).await;
+    assert_eq!(cleanup().await, accepted.len() as u64);
 }
 
 pub async fn an_inbox_row_needs_a_payload_or_its_raw_bytes(f: &dyn Fixture) {
