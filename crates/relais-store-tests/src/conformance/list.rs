@@ -255,6 +255,7 @@ macro_rules! store_conformance {
                 a_short_list_is_looked_through_at_once
                 what_is_far_back_in_the_inbox_is_found_page_by_page
                 what_is_far_back_in_the_outbox_is_found_page_by_page
+                the_list_of_a_key_is_complete_in_a_long_history
                 rows_that_wait_are_found_at_once_while_they_are_few
                 a_page_ends_where_rows_are_too_old
                 what_is_far_back_among_dead_letters_is_found_page_by_page
