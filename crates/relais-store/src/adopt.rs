@@ -187,6 +187,9 @@ pub(crate) enum TriggerState {
     Same,
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Disabled,
+    /// Their functions run with other settings, or other roles may call them.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    Altered,
     Different,
 }
 
@@ -198,6 +201,9 @@ impl TriggerState {
             Self::Disabled => format!(
                 "a trigger of relais on {table} is disabled: new rows are not copied; ALTER TABLE {table} \
                  ENABLE TRIGGER relais_adopted_copy, ENABLE TRIGGER relais_adopted_reset"
+            ),
+            Self::Altered => format!(
+                "the functions of relais for {table} were altered, or other roles may execute them; {INSTALL}"
             ),
             Self::Different => {
                 format!("the triggers on {table} were made from another configuration; {INSTALL}")

@@ -31,3 +31,32 @@ fn results_of_a_publisher_that_is_not_relais_are_written_into_the_table() {
     shop.wait("SELECT count(*) FROM relais_adopted_change", "0");
     running.stop();
 }
+
+#[test]
+fn a_function_that_was_altered_or_granted_shows_in_the_check_until_it_is_installed_again() {
+    let Some(shop) = Shop::order_service(Backend::Postgres) else { return };
+    assert_eq!(shop.site.relais(&["migrate"]).code, 0);
+    let function = |kind: &str| {
+        shop.one(&format!(
+            "SELECT g.tgfoid::regprocedure::text FROM pg_trigger AS g \
+             WHERE g.tgrelid = 'outbox'::regclass AND g.tgname = 'relais_adopted_{kind}'"
+        ))
+    };
+    let (copy, reset) = (function("copy"), function("reset"));
+    let role = shop.one("SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'pg\\_%' LIMIT 1");
+    let changes = [
+        format!("GRANT EXECUTE ON FUNCTION {copy} TO PUBLIC"),
+        format!("GRANT EXECUTE ON FUNCTION {reset} TO {role}"),
+        format!("ALTER FUNCTION {copy} RESET search_path"),
+        format!("ALTER FUNCTION {reset} SET search_path = pg_catalog"),
+        format!("ALTER FUNCTION {reset} SET work_mem = '1MB'"),
+        format!("ALTER FUNCTION {copy} SECURITY INVOKER"),
+    ];
+    for change in changes {
+        assert_said(&shop.site.relais(&["adopt", "check"]), 0, &["ok"]);
+        shop.sql(&change);
+        assert_said(&shop.site.relais(&["adopt", "check"]), 1, &["were altered, or other roles"]);
+        assert_eq!(shop.site.relais(&["adopt", "install"]).code, 0, "{change}");
+    }
+    assert_said(&shop.site.relais(&["adopt", "check"]), 0, &["ok"]);
+}

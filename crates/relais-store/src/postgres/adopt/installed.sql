@@ -1,5 +1,13 @@
--- The triggers of an adoption on a table, with the text of their functions.
-SELECT g.tgname::text, g.tgenabled <> 'D', p.prosrc, p.oid::regprocedure::text
+-- The triggers of an adoption on a table, with the text of their functions, and whether a function still runs as it was
+-- created: with the rights of its owner, with these settings ($2 of the copy, $3 of the reset), and called by no other
+-- role.
+SELECT g.tgname::text, g.tgenabled <> 'D', p.prosrc, p.oid::regprocedure::text,
+       p.prosecdef
+       AND ARRAY(SELECT s FROM unnest(p.proconfig) AS s ORDER BY s)
+           = ARRAY(SELECT s FROM unnest(CASE g.tgname WHEN 'relais_adopted_copy' THEN $2::text[] ELSE $3::text[] END)
+                   AS s ORDER BY s)
+       AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+                       WHERE a.grantee <> p.proowner)
 FROM pg_trigger AS g
 JOIN pg_proc AS p ON p.oid = g.tgfoid
 WHERE g.tgrelid = to_regclass($1) AND g.tgname IN ('relais_adopted_copy', 'relais_adopted_reset')
