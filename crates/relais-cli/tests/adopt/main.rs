@@ -10,6 +10,7 @@ mod database;
 mod backlog;
 mod changes;
 mod crash;
+mod handler;
 mod inbox;
 #[allow(dead_code)]
 #[path = "../support/node.rs"]
