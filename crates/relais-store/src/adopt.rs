@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais_core::store::{AdoptedProblems, StoreError};
+use relais_core::{
+    inbox::InboxFate,
+    store::{AdoptedProblems, StoreError},
+};
 use serde::Serialize;
 
 pub use self::layout::{ADOPT_COLUMNS, ADOPT_STATES, AdoptDestination, AdoptPreset, Adoption};
@@ -75,6 +78,22 @@ pub(crate) enum SettledCopies<'a> {
     /// Of one destination, or of any.
     Outbox(Option<&'a str>),
     Inbox,
+}
+
+/// A received message of an adopted row: its copy, or the copy of that for a handler.
+pub(crate) struct ReceivedCopy {
+    pub(crate) id: i64,
+    pub(crate) status: String,
+    /// It is linked with the row.
+    pub(crate) is_own: bool,
+    /// It differs from what the row has now.
+    pub(crate) is_changed: bool,
+    pub(crate) is_for_handler: bool,
+}
+
+/// Returns whether the result of a row is that of its only copy.
+pub(crate) fn leaves_the_result_to_its_copy(fate: &InboxFate) -> bool {
+    matches!(fate, InboxFate::Processed { copies, .. } if copies.len() == 1)
 }
 
 /// One adopted table while the program runs; without a script it does not fit its description now.
@@ -187,6 +206,9 @@ pub(crate) enum TriggerState {
     Same,
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Disabled,
+    /// Their functions run with other settings, or other roles may call them.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    Altered,
     Different,
 }
 
@@ -198,6 +220,9 @@ impl TriggerState {
             Self::Disabled => format!(
                 "a trigger of relais on {table} is disabled: new rows are not copied; ALTER TABLE {table} \
                  ENABLE TRIGGER relais_adopted_copy, ENABLE TRIGGER relais_adopted_reset"
+            ),
+            Self::Altered => format!(
+                "the functions of relais for {table} were altered, or other roles may execute them; {INSTALL}"
             ),
             Self::Different => {
                 format!("the triggers on {table} were made from another configuration; {INSTALL}")

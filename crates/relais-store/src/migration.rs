@@ -33,7 +33,7 @@ impl Script {
 }
 
 /// The schema this program needs: the number of the last script.
-pub const SCHEMA_VERSION: i64 = 7;
+pub const SCHEMA_VERSION: i64 = 8;
 
 /// A line of `relais_schema`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -62,3 +62,42 @@ fn an_inbox_table_has_no_destination_and_goes_to_the_inbox_of_the_program() {
     let outbox = format!("{ADOPT}destination = \"orders\"\ncolumns = {{ source = \"s\" }}");
     assert_refused(&outbox, "`source` is a column of an inbox table");
 }
+
+const INBOX: &str = "[[adopt]]\ntable = 'shop.\"Inbox_Min\"'\npreset = \"minimal-inbox\"\n";
+
+fn handler(name: &str, on: &str) -> String {
+    format!(
+        "[[handler]]\nname = \"{name}\"\nkind = \"http\"\non = \"{on}\"\n\
+         url = \"https://{name}.example.com/\"\n"
+    )
+}
+
+#[test]
+fn rows_of_an_inbox_table_have_one_handler() {
+    let (one, two) = (handler("mail", "Inbox_Min"), handler("billing", "Inbox_Min"));
+    settings(&format!("{INBOX}{one}")).unwrap();
+    let route = "[[route]]\non = \"Inbox_Min\"\ndestination = \"orders\"\n";
+    settings(&format!("{INBOX}{route}")).unwrap();
+    let both = "is handled by [[handler]] `mail` and [[handler]] `billing`: a row has one result";
+    assert_refused(&format!("{INBOX}{one}{two}"), both);
+    assert_refused(
+        &format!("{INBOX}{one}{route}"),
+        "is handled by [[handler]] `mail` and [[route]]: a row has one result",
+    );
+    // A column may have any event type; without one, others cannot be those of the rows.
+    let others = handler("mail", "Paid") + &handler("billing", "Paid");
+    settings(&format!("{INBOX}{others}")).unwrap();
+    let column = "columns = { event_type = \"type\" }\n";
+    assert_refused(&format!("{INBOX}{column}{others}"), "`Paid` is handled by");
+}
+
+#[test]
+fn rows_of_an_external_destination_are_marked_on_postgres_only() {
+    let external = "[[destination]]\nname = \"theirs\"\nexternal = true\n";
+    let text = format!("{ADOPT}destination = \"theirs\"\n{external}");
+    settings(&text).unwrap();
+    let text = format!("[store]\nurl = \"sqlite:relais.db\"\n{text}");
+    let read = read(Path::new("relais.toml"), &text, &|_| None);
+    let error = read.map(drop).unwrap_err().to_string();
+    assert!(error.contains("this program would never mark a row"), "{error}");
+}

@@ -5,7 +5,10 @@ use std::{
     net::SocketAddr,
 };
 
-use relais::{adopt::AdoptDestination, process::CallTarget};
+use relais::{
+    adopt::{AdoptDestination, Adoption},
+    process::CallTarget,
+};
 use relais_core::process::handler_step::inbox_destination;
 
 use super::{
@@ -13,6 +16,7 @@ use super::{
     findings::{FilePlace, Severity},
     nearest::nearest,
     reader::SettingsFile,
+    store::StoreUrl,
 };
 
 /// Reports sections that do not fit together.
@@ -77,7 +81,7 @@ fn groups(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
 fn ignored(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)) {
     for event_type in &settings.ignored.event_types {
         let routed = settings.routes.iter().position(|r| r.route.on == *event_type);
-        let is_used = |p: &&ProcessSettings| event_types(p).contains_key(event_type.as_str());
+        let is_used = |p: &&ProcessSettings| event_types_of(p).contains_key(event_type.as_str());
         let process = settings.processes.iter().find(is_used);
         let handler = settings.handlers.iter().find(|handler| handler.on.contains(event_type));
         let used = match (routed, process, handler) {
@@ -121,7 +125,65 @@ fn adoptions(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)
             let key = format!("adopt[{}].destination", adopt.adoption.table);
             note(Severity::Error, adopt.place, &key, &undefined(settings, destination));
         }
+        if let Some(message) = unmarked(settings, &adopt.adoption) {
+            let key = format!("adopt[{}].destination", adopt.adoption.table);
+            note(Severity::Error, adopt.place, &key, &message);
+        }
+        if adopt.adoption.is_inbox() {
+            for message in shared(settings, &adopt.adoption) {
+                let key = format!("adopt[{}]", adopt.adoption.table);
+                note(Severity::Error, adopt.place, &key, &message);
+            }
+        }
     }
+}
+
+/// Returns why rows would never be marked: on SQLite only the program that delivers a copy can write its result back.
+fn unmarked(settings: &Settings, adoption: &Adoption) -> Option<String> {
+    let AdoptDestination::Name(destination) = &adoption.destination else { return None };
+    let is_sqlite = matches!(settings.store.url, StoreUrl::Sqlite(_));
+    (is_sqlite && settings.external.contains(destination)).then(|| {
+        format!(
+            "`{destination}` is external: this program would never mark a row; move the [[adopt]] to the \
+             configuration of the program that serves it"
+        )
+    })
+}
+
+/// Returns the event types whose result a row of an inbox table cannot show, because several have one.
+fn shared(settings: &Settings, adoption: &Adoption) -> Vec<String> {
+    let column = adoption.column("event_type");
+    let table = plain_name(&adoption.table);
+    let handled = settings.handlers.iter().flat_map(|handler| &handler.on);
+    let event_types: BTreeSet<&str> = handled.map(String::as_str).collect();
+    let may_be = |event_type: &&str| column.is_some() || event_type.eq_ignore_ascii_case(&table);
+    let of_type = |event_type: &str| {
+        let handlers = settings.handlers.iter().filter(|h| h.on.iter().any(|on| on == event_type));
+        let names: Vec<String> = handlers.map(|h| format!("[[handler]] `{}`", h.name)).collect();
+        let is_routed = settings.routes.iter().any(|route| route.route.on == event_type);
+        let is_of = |p: &ProcessSettings| event_types_of(p).contains_key(event_type);
+        let others =
+            [(is_routed, "[[route]]"), (settings.processes.iter().any(is_of), "[[process]]")];
+        let others = others.iter().filter(|(uses, _)| *uses).map(|(_, name)| (*name).to_owned());
+        let users: Vec<String> = names.into_iter().chain(others).collect();
+        (users.len() > 1).then(|| {
+            format!(
+                "`{event_type}` is handled by {}: a row has one result; keep one of them, and let it send messages to the \
+                 others",
+                users.join(" and ")
+            )
+        })
+    };
+    event_types.into_iter().filter(may_be).filter_map(of_type).collect()
+}
+
+/// Returns the name of a table without its schema and quotes: the event type of its rows without a column for it.
+fn plain_name(table: &str) -> String {
+    let last = match table.strip_suffix('"') {
+        Some(quoted) => quoted.rsplit_once(".\"").map_or(quoted, |(_, name)| name),
+        None => table.rsplit_once('.').map_or(table, |(_, name)| name),
+    };
+    last.trim().trim_start_matches('"').replace("\"\"", "\"")
 }
 
 /// Rows for a destination that no program serves would wait indefinitely.
@@ -164,7 +226,7 @@ fn processes(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str)
                 note(Severity::Error, process.place, &key, &message);
             }
         }
-        for (event_type, role) in event_types(process) {
+        for (event_type, role) in event_types_of(process) {
             if let Some(route) = settings.routes.iter().position(|r| r.route.on == event_type) {
                 let message = format!(
                     "`{event_type}` {role}, and [[route]] #{} is for it too; an event type has \
@@ -217,7 +279,7 @@ fn handlers(settings: &Settings, note: impl Fn(Severity, FilePlace, &str, &str))
 }
 
 /// Returns every event type of a process once, with its role.
-fn event_types(process: &ProcessSettings) -> BTreeMap<&str, String> {
+fn event_types_of(process: &ProcessSettings) -> BTreeMap<&str, String> {
     let replies = process.calls().flat_map(|(step, call)| {
         let types = call.completed.iter().chain(&call.failed).chain(&call.retryable);
         types.map(move |name| (name.as_str(), format!("is a reply to step `{step}`")))

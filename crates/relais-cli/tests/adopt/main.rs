@@ -11,10 +11,12 @@ mod backlog;
 mod changes;
 mod crash;
 mod every_preset;
+mod handler;
 mod inbox;
 #[allow(dead_code)]
 #[path = "../support/node.rs"]
 mod node;
+mod outside;
 mod presets;
 mod products;
 mod refusals;

@@ -324,7 +324,8 @@ fn migrations_are_applied_once_and_printed_for_others_to_apply() {
             "lean_outbox",
             "sql_interface",
             "business_keys",
-            "adopted_inbox"
+            "adopted_inbox",
+            "other_programs"
         ])
     );
     assert_eq!(site.json(&["migrate"])["applied"], serde_json::json!([]));

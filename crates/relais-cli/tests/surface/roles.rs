@@ -73,7 +73,8 @@ fn the_owner_makes_the_tables_and_runtime_does_the_work() {
             "lean_outbox",
             "sql_interface",
             "business_keys",
-            "adopted_inbox"
+            "adopted_inbox",
+            "other_programs"
         ])
     );
     let needs = format!("GRANT SELECT, INSERT ON relais_audit TO {}_runtime", cast.schema.name);

@@ -77,6 +77,74 @@ pub async fn what_is_far_back_in_the_outbox_is_found_page_by_page(f: &dyn Fixtur
     assert_eq!((found, end), (vec![first], None));
 }
 
+/// Rows of the history below.
+const HISTORY: i64 = 100_000;
+
+/// Returns the ids of all pages of a key, and how many pages there are.
+async fn of_key(f: &dyn Fixture, table: &str, key: &str) -> (Vec<i64>, i64) {
+    let (mut ids, mut pages, mut before) = (Vec::new(), 0, None);
+    loop {
+        let key = Some(key.to_owned());
+        let filter = Filter { key, before, limit: 10, ..Filter::default() };
+        let (mut found, next) = match table {
+            "relais_inbox" => inbox_page(f, filter).await,
+            _ => outbox_page(f, filter).await,
+        };
+        pages += 1;
+        assert!(pages <= HISTORY, "the list has an end");
+        before = match found.len() {
+            10 => found.last().map(i64::to_string),
+            _ => next,
+        };
+        ids.append(&mut found);
+        if before.is_none() {
+            return (ids, pages);
+        }
+    }
+}
+
+/// The list of an aggregate has its oldest message too, however many came since; each page reads a bounded part.
+pub async fn the_list_of_a_key_is_complete_in_a_long_history(f: &dyn Fixture) {
+    let numbers = match f.dialect().writes_in_parallel() {
+        true => format!("generate_series(1, {HISTORY}) AS s (n)"),
+        false => format!(
+            "(WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {HISTORY}) \
+             SELECT n FROM s) AS s"
+        ),
+    };
+    // Of one aggregate: the first row, 25 in the middle, and the last one.
+    let key = format!(
+        "CASE WHEN n IN (1, {HISTORY}) OR n BETWEEN 50001 AND 50025 THEN 'a-1' ELSE 'a-0' END"
+    );
+    f.run(&format!(
+        "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload, status) \
+         SELECT 'Order', {key}, 'OrderPaid', 'orders', '{{}}', 'DISPATCHED' FROM {numbers} ORDER BY n"
+    ))
+    .await;
+    f.run(&format!(
+        "INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, msg_key, \
+         event_type, payload, status) \
+         SELECT 'm-' || n, 'crm', 't', 0, n, {key}, 'OrderPaid', '{{}}', 'PROCESSED' FROM {numbers} ORDER BY n"
+    ))
+    .await;
+    for table in ["relais_outbox", "relais_inbox"] {
+        let first = f.number(&format!("SELECT min(id) FROM {table}")).await;
+        let (ids, pages) = of_key(f, table, "a-1").await;
+        let middle = (50_000..50_025).rev();
+        let expected: Vec<i64> = [HISTORY - 1].into_iter().chain(middle).chain([0]).collect();
+        assert_eq!(ids.iter().map(|id| id - first).collect::<Vec<_>>(), expected, "{table}");
+        // Two pages more, where a page is full of rows.
+        assert!(pages <= HISTORY / SCAN_MAX + 3, "{table}: {pages} pages");
+        // A list without previews is complete at once.
+        let filter = Filter { key: Some("a-1".into()), limit: 100, ..Filter::default() };
+        let whole = match table {
+            "relais_inbox" => f.store().list_inbox(filter).await.expect("list").len(),
+            _ => f.store().list_outbox(filter).await.expect("list").len(),
+        };
+        assert_eq!(whole, expected.len(), "{table}");
+    }
+}
+
 pub async fn rows_that_wait_are_found_at_once_while_they_are_few(f: &dyn Fixture) {
     f.store().enqueue(messages("orders", MANY)).await.expect("enqueue");
     let batch = (0..MANY).map(|n| arrival(&n.to_string())).collect();

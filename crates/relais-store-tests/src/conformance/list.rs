@@ -24,7 +24,9 @@ macro_rules! store_conformance {
                 only_known_categories_and_error_stages_are_accepted required_columns_refuse_null
                 required_columns_without_default_must_be_given an_inbox_row_has_defaults
                 payload_and_headers_must_be_json headers_must_be_an_object
-                ids_are_positive_and_attempts_bounded an_inbox_row_needs_a_payload_or_its_raw_bytes
+                ids_are_positive_and_attempts_bounded a_row_with_an_id_below_one_is_refused_or_delivered
+                the_insert_of_a_consumer_needs_no_key_and_no_headers
+                headers_of_a_sent_message_may_be_null an_inbox_row_needs_a_payload_or_its_raw_bytes
                 one_source_and_message_id_is_one_row one_message_id_is_one_row_of_a_destination
                 identities_are_not_empty_and_attempts_not_negative
                 error_texts_hold_their_limit_of_any_characters
@@ -253,6 +255,7 @@ macro_rules! store_conformance {
                 a_short_list_is_looked_through_at_once
                 what_is_far_back_in_the_inbox_is_found_page_by_page
                 what_is_far_back_in_the_outbox_is_found_page_by_page
+                the_list_of_a_key_is_complete_in_a_long_history
                 rows_that_wait_are_found_at_once_while_they_are_few
                 a_page_ends_where_rows_are_too_old
                 what_is_far_back_among_dead_letters_is_found_page_by_page

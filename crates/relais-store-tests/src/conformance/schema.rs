@@ -11,6 +11,7 @@ use relais_core::{
     inspect::InspectExt,
     message::{Category, Headers},
     outbox::{OutboxFate, OutboxStatus},
+    query::{CleanupMode, Retention},
 };
 
 pub const START: Start = Start::Migrated;
@@ -196,6 +197,45 @@ pub async fn an_inbox_row_has_defaults(f: &dyn Fixture) {
     assert_eq!((row.error_stage, row.error_code, row.error_message), (None, None, None));
 }
 
+/// The INSERT of a consumer in another language: no ordering key, and NULL where it knows nothing.
+pub async fn the_insert_of_a_consumer_needs_no_key_and_no_headers(f: &dyn Fixture) {
+    let now = f.dialect().ago(0);
+    let of = |id: &str, key: &str, aggregate: &str| {
+        format!(
+            "INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, key_str, \
+             aggregate_id, event_type, payload, headers, event_ts, status, received_at) \
+             VALUES ('{id}', 'crm', 'members', 3, 42, {key}, {aggregate}, 'MembersCreated', '{{\"a\":1}}', NULL, \
+             {now}, 'RECEIVED', {now}) ON CONFLICT (source_system, message_id) DO NOTHING"
+        )
+    };
+    assert_eq!(f.run(&of("m-1", "NULL", "'a-1'")).await, 1);
+    assert_eq!(f.run(&of("m-1", "NULL", "'a-1'")).await, 0, "a duplicate");
+    f.run(&of("m-2", "'k-2'", "NULL")).await;
+    f.run(&of("m-3", "NULL", "NULL")).await;
+    f.run(&format!(
+        "INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, key_str, \
+         raw_payload_base64, headers, event_ts, status, error_stage, error_code, error_message, received_at) \
+         VALUES ('m-4', 'crm', 'members', 3, 43, 'k', 'e29vcHM=', NULL, {now}, 'SERDE_ERROR', 'CONSUMER_SERDE', \
+         'INVALID_JSON', 'oops', {now})"
+    ))
+    .await;
+    let rows = Worker::inbox(f, "w").await.received(10).await;
+    let keys: Vec<&str> = rows.iter().map(|row| row.msg_key.as_str()).collect();
+    assert_eq!(keys, ["a-1", "k-2", "m-3"]);
+    assert!(rows.iter().all(|row| row.headers == Headers::default()), "{rows:?}");
+    assert!(rows.iter().all(|row| row.payload.as_deref() == Some("{\"a\":1}")), "{rows:?}");
+    let undecodable = f.store().find_inbox("m-4".to_owned()).await.expect("find").expect("the row");
+    assert_eq!((undecodable.msg_key.as_str(), undecodable.status.as_str()), ("k", "SERDE_ERROR"));
+}
+
+pub async fn headers_of_a_sent_message_may_be_null(f: &dyn Fixture) {
+    f.run(&insert("relais_outbox", OUTBOX, &[("headers", "NULL")])).await;
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    assert_eq!(rows[0].headers, Headers::default());
+    assert_eq!(worker.settle(&rows[0], OutboxFate::Dispatched).await, all(1));
+}
+
 pub async fn payload_and_headers_must_be_json(f: &dyn Fixture) {
     for odd in ["'{'", "''", "'hello'", "'{''a'':1}'", "'NaN'", "'{} {}'", "'[1,]'"] {
         for column in ["payload", "headers"] {
@@ -234,6 +274,34 @@ pub async fn ids_are_positive_and_attempts_bounded(f: &dyn Fixture) {
         f.refuses(&insert("relais_inbox", INBOX, &[(column, odd)])).await;
     }
     f.run(&insert("relais_outbox", OUTBOX, &[("id", "7"), ("attempts", "999999")])).await;
+}
+
+/// A row that no worker reads must not stay pending without a notice.
+pub async fn a_row_with_an_id_below_one_is_refused_or_delivered(f: &dyn Fixture) {
+    for (n, id) in ["0", "-5"].into_iter().enumerate() {
+        let message_id = format!("'{}'", uuid::Uuid::from_u128(n as u128 + 1));
+        let changed = [("id", id), ("message_id", message_id.as_str()), ("msg_key", id)];
+        let row = insert("relais_outbox", OUTBOX, &changed);
+        match f.dialect().writes_in_parallel() {
+            true => drop(f.run(&row).await),
+            false => f.refuses(&row).await,
+        }
+    }
+    let cleanup = async || {
+        let mode = CleanupMode::Remove { rows_max: 100 };
+        f.store().cleanup(Retention::default(), mode).await.expect("cleanup").outbox
+    };
+    assert_eq!(cleanup().await, 0);
+    let worker = Worker::outbox(f, "orders", "w").await;
+    let rows = worker.pending(10).await;
+    let accepted: &[i64] = if f.dialect().writes_in_parallel() { &[-5, 0] } else { &[] };
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), accepted);
+    for row in &rows {
+        assert_eq!(worker.settle(row, OutboxFate::Dispatched).await, all(1));
+    }
+    let old = f.dialect().ago(30 * 24 * 3_600);
+    f.run(&format!("UPDATE relais_outbox SET created_at = {old}, dispatched_at = {old}")).await;
+    assert_eq!(cleanup().await, accepted.len() as u64);
 }
 
 pub async fn an_inbox_row_needs_a_payload_or_its_raw_bytes(f: &dyn Fixture) {

@@ -28,8 +28,11 @@ const LOOK_FACTOR: i64 = 4;
 /// Rows read in any case.
 const LOOK_MIN: i64 = 10_000;
 
+/// Before every row: an id that another program chose may be 0 or negative.
+const START: i64 = i64::MIN;
+
 /// Positions from which the next pass continues. Kept in memory: after a restart it starts at the beginning.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Places {
     inbox: AtomicI64,
     outbox: AtomicI64,
@@ -39,6 +42,14 @@ pub(super) struct Places {
     processes: Mutex<Option<(Timestamp, Uuid)>>,
     /// By type and id of the aggregate.
     versions: Mutex<(String, String)>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let [inbox, outbox, waiting, swept] = [const { AtomicI64::new(START) }; 4];
+        let (processes, versions) = Default::default();
+        Self { inbox, outbox, waiting, swept, processes, versions }
+    }
 }
 
 pub(super) async fn cleanup(
@@ -89,7 +100,7 @@ async fn sweep(client: &Client<'_>, places: &Places) -> Result<(), Failure> {
     let next = |place: &AtomicI64, row: &Row| {
         let (seen, last): (i64, Option<i64>) = (row.get(0), row.get(1));
         let next = last.filter(|_| seen >= LOOK_MIN);
-        place.store(next.unwrap_or(0), Ordering::Relaxed);
+        place.store(next.unwrap_or(START), Ordering::Relaxed);
     };
     let waiting = client.prepare_cached(sql!("sweep_waiting")).await?;
     let from = places.waiting.load(Ordering::Relaxed);
@@ -163,7 +174,7 @@ async fn walk(
         // Old rows may come behind these leftovers.
         Some(last) if seen >= look && !young => last,
         // Where all rows were written within the retention, all behind them were.
-        _ => 0,
+        _ => START,
     };
     place.store(next, Ordering::Relaxed);
     Ok(row::amount(gone))

@@ -26,7 +26,7 @@ use super::{
     process::{self, Claims, SortedChanges},
     row,
 };
-use crate::adopt::SettledCopies;
+use crate::adopt::{SettledCopies, leaves_the_result_to_its_copy};
 
 /// Rows that may be handled now.
 pub(super) async fn fetch(
@@ -149,9 +149,10 @@ pub(super) async fn settle(
     let ignored = by_row(&ids, &messages, &older);
     let of_order = ignored.iter().map(|row| (row.id, &row.problem));
     record_ignored(&transaction, of_order.chain(by_type).collect(), &fence.worker).await?;
-    copy(&transaction, copied).await?;
+    let settled_copies = copy(&transaction, copied).await?;
     if adopted.concern(SettledCopies::Inbox) {
-        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let own = rows.iter().filter(|row| !leaves_the_result_to_its_copy(&row.fate));
+        let ids: Vec<i64> = own.map(|row| row.id).chain(settled_copies).collect();
         adopt::write_back(&mut transaction, &adopted.all(), SettledCopies::Inbox, &ids).await?;
     }
     crate::fail_point!("settle_inbox.before_commit");
@@ -244,7 +245,9 @@ fn copies<'a>(
     settlements: &[&'a InboxSettlement],
     processed: &HashSet<i64>,
 ) -> (Vec<i64>, Vec<&'a str>) {
-    let done = settlements.iter().filter(|settlement| processed.contains(&settlement.id));
+    let mut left = processed.clone();
+    // A row named twice has the effect of the first.
+    let done = settlements.iter().filter(move |settlement| left.remove(&settlement.id));
     let of_row = |settlement: &&'a InboxSettlement| match &settlement.fate {
         InboxFate::Processed { copies, .. } => {
             let id = settlement.id;
@@ -255,16 +258,17 @@ fn copies<'a>(
     done.flat_map(of_row).unzip()
 }
 
+/// Returns the copies that were there already and have a result, which rows of adopted tables get.
 async fn copy(
     transaction: &Transaction<'_>,
     (ids, inboxes): (Vec<i64>, Vec<&str>),
-) -> Result<(), Failure> {
+) -> Result<Vec<i64>, Failure> {
     if ids.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let statement = transaction.prepare_cached(sql!("copy_inbox")).await?;
-    transaction.execute(&statement, &[&ids, &inboxes]).await?;
-    Ok(())
+    let copies = transaction.query(&statement, &[&ids, &inboxes]).await?;
+    Ok(copies.iter().filter(|copy| copy.get(1)).map(|copy| copy.get(0)).collect())
 }
 
 /// Messages, but none that is older than what was seen of its aggregate, and changes of processes that

@@ -48,6 +48,12 @@ pub const SCRIPTS: &[Script] = &[
         needs: 4,
         sql: include_str!("migrations/0007_adopted_inbox.sql"),
     },
+    Script {
+        number: 8,
+        name: "other_programs",
+        needs: 4,
+        sql: include_str!("migrations/0008_other_programs.sql"),
+    },
 ];
 
 /// Returns the scripts as one text, for an operator who applies them by hand.

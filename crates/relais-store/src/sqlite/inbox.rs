@@ -20,10 +20,10 @@ use super::{
     lanes::tally,
     low_water_mark::{Marks, Place},
     process,
-    row::{all, change, first, json_array, lane_bits, limit, millis, time_text},
+    row::{Cells, all, change, first, json_array, lane_bits, limit, millis, time_text},
     transaction,
 };
-use crate::adopt::SettledCopies;
+use crate::adopt::{SettledCopies, leaves_the_result_to_its_copy};
 
 /// Stores what is new, and keeps what contradicts a message stored before.
 pub(super) fn accept(
@@ -158,12 +158,13 @@ pub(super) fn settle(
 ) -> Result<SettleOutcome, StoreError> {
     let scope = fence.scope.to_string();
     let mut settled = SettleOutcome::default();
+    let mut settled_copies = Vec::new();
     for row in rows {
         if is_stale(tx, &row.fate)? {
             settled.stale.push(row.id);
             continue;
         }
-        let (reached, ignored) = settle_one(tx, &scope, &fence.worker, row)?;
+        let (reached, ignored) = settle_one(tx, &scope, &fence.worker, row, &mut settled_copies)?;
         if let Some(OutOfOrder { id, problem, .. }) = &ignored {
             attempt::record_ignored(tx, *id, problem, &fence.worker)?;
         }
@@ -174,7 +175,8 @@ pub(super) fn settle(
         tally(&mut settled, reached);
     }
     if adopted.concern(SettledCopies::Inbox) {
-        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let own = rows.iter().filter(|row| !leaves_the_result_to_its_copy(&row.fate));
+        let ids: Vec<i64> = own.map(|row| row.id).chain(settled_copies).collect();
         adopt::write_back(tx, &adopted.all(), SettledCopies::Inbox, &ids)?;
     }
     crate::fail_point!("settle_inbox.before_commit");
@@ -193,11 +195,13 @@ fn is_stale(tx: &Transaction<'_>, fate: &InboxFate) -> Result<bool, StoreError> 
     Ok(false)
 }
 
+/// `settled_copies` gets the copies that were there already and have a result, which rows of adopted tables get.
 fn settle_one(
     tx: &Transaction<'_>,
     scope: &str,
     worker: &str,
     row: &InboxSettlement,
+    settled_copies: &mut Vec<i64>,
 ) -> Result<(u64, Option<OutOfOrder>), StoreError> {
     let InboxSettlement { id, epoch, fate, .. } = row;
     let reached = match fate {
@@ -210,7 +214,10 @@ fn settle_one(
             let older = send(tx, messages)?;
             changes.iter().try_for_each(|change| process::apply(tx, change, worker))?;
             for inbox in copies {
-                change(tx, include_str!("sql/copy_inbox.sql"), (id, inbox))?;
+                let params = (id, inbox, leaves_the_result_to_its_copy(fate));
+                let found = |c: &Cells<'_, '_>| (c.integer(0), c.flag(1));
+                let copy = first(tx, include_str!("sql/copy_inbox.sql"), params, found)?;
+                settled_copies.extend(copy.filter(|(_, is_settled)| *is_settled).map(|(id, _)| id));
             }
             return Ok((marked, (!older.is_empty()).then(|| OutOfOrder::new(*id, &older))));
         }

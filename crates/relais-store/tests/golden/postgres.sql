@@ -413,6 +413,7 @@ BEGIN
                o.error_code, o.error_message, o.attempts, the_worker
         FROM relais_outbox AS o WHERE o.id = the_row;
     END IF;
+    PERFORM relais_write_back_later(the_row);
     RETURN TRUE;
 END SECURITY DEFINER
 function.relais_mark_published: BEGIN
@@ -424,6 +425,7 @@ function.relais_mark_published: BEGIN
     SET status = 'DISPATCHED', dispatched_at = clock_timestamp(), next_attempt_at = NULL, error_code = NULL,
         error_message = NULL
     WHERE id = the_row;
+    PERFORM relais_write_back_later(the_row);
     RETURN TRUE;
 END SECURITY DEFINER
 function.relais_park: DECLARE
@@ -484,3 +486,9 @@ function.relais_sweep_batch: BEGIN
         ORDER BY o.id
         LIMIT least(greatest(the_limit, 0), 1000)), the_worker, the_lease);
 END SECURITY DEFINER
+function.relais_write_back_later: BEGIN
+    INSERT INTO relais_adopted_change (adopted_by, adopted_key, message_id, kind)
+    SELECT o.adopted_by, o.adopted_key, o.message_id, 'unwritten'
+    FROM relais_outbox AS o
+    WHERE o.id = the_row AND o.adopted_by IS NOT NULL;
+END

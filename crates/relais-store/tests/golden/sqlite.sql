@@ -143,6 +143,12 @@ CREATE TABLE relais_handled (
 
 CREATE INDEX relais_handled_age ON relais_handled (processed_at);
 
+CREATE TRIGGER relais_inbox_key AFTER INSERT ON relais_inbox
+    WHEN NEW.msg_key IS NULL
+BEGIN
+    UPDATE relais_inbox SET msg_key = coalesce(NEW.aggregate_id, NEW.key_str, NEW.message_id) WHERE id = NEW.id;
+END;
+
 CREATE TABLE "relais_inbox" (
     id                 INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id > 0),
     message_id         TEXT NOT NULL CHECK (message_id <> ''),
@@ -151,8 +157,9 @@ CREATE TABLE "relais_inbox" (
     partition_num      INTEGER NOT NULL,
     offset_num         INTEGER NOT NULL,
     key_str            TEXT,
-    msg_key            TEXT NOT NULL,
-    lane               INTEGER NOT NULL GENERATED ALWAYS AS ((
+    -- Filled by the trigger below when a writer gives none; never NULL once the INSERT is over.
+    msg_key            TEXT,
+    lane               INTEGER GENERATED ALWAYS AS ((
                            coalesce(unicode(substr(msg_key, -1, 1)), 0)
                            + 7 * coalesce(unicode(substr(msg_key, -2, 1)), 0)
                            + 31 * coalesce(unicode(substr(msg_key, -3, 1)), 0)
@@ -162,7 +169,8 @@ CREATE TABLE "relais_inbox" (
     aggregate_id       TEXT,
     event_type         TEXT,
     payload            TEXT CHECK (adopted_by IS NOT NULL OR json_valid(payload)),
-    headers            TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(headers))
+    -- NULL means none.
+    headers            TEXT NOT NULL ON CONFLICT REPLACE DEFAULT '{}' CHECK (json_valid(headers))
                        CONSTRAINT relais_inbox_headers_are_an_object
                        CHECK (NOT json_valid(headers) OR json_type(headers) = 'object'),
     raw_payload_base64 TEXT,
@@ -279,7 +287,8 @@ CREATE TABLE "relais_outbox" (
     adopted_key     TEXT,
     error_code      TEXT CHECK (length(error_code) <= 200),
     error_message   TEXT CHECK (length(error_message) <= 2000),
-    headers         TEXT NOT NULL DEFAULT '{}'
+    -- NULL means none.
+    headers         TEXT NOT NULL ON CONFLICT REPLACE DEFAULT '{}'
                     CONSTRAINT relais_outbox_headers_are_an_object
                     CHECK (headers = '{}' OR json_valid(headers) AND json_type(headers) = 'object'),
     -- A settlement does not change it, so SQLite does not check it again.

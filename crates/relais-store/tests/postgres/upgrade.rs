@@ -213,7 +213,15 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
     }
     assert_eq!(
         schema.migrate().await.unwrap().applied,
-        ["worker_lease", "adopt", "lean_outbox", "sql_interface", "business_keys", "adopted_inbox"]
+        [
+            "worker_lease",
+            "adopt",
+            "lean_outbox",
+            "sql_interface",
+            "business_keys",
+            "adopted_inbox",
+            "other_programs"
+        ]
     );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.
@@ -276,7 +284,7 @@ async fn waiting_rows_of_the_version_before_wait_in_their_table() {
     }
     assert_eq!(
         schema.migrate().await.unwrap().applied,
-        ["lean_outbox", "sql_interface", "business_keys", "adopted_inbox"]
+        ["lean_outbox", "sql_interface", "business_keys", "adopted_inbox", "other_programs"]
     );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     let text = async |sql: &str| raw.query_one(sql, &[]).await.unwrap().get::<_, String>(0);

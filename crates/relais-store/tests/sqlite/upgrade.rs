@@ -16,6 +16,7 @@ use relais_core::{
 };
 use relais_store::{
     SCHEMA_VERSION, Script,
+    adopt::{AdoptDestination, AdoptPreset, Adoption},
     sqlite::{SCRIPTS, SqliteOptions, SqliteStore, schema_sql},
 };
 
@@ -291,7 +292,15 @@ async fn the_leases_of_lanes_become_leases_of_workers() {
     }
     assert_eq!(
         bed.store.migrate().await.unwrap().applied,
-        ["worker_lease", "adopt", "lean_outbox", "sql_interface", "business_keys", "adopted_inbox"]
+        [
+            "worker_lease",
+            "adopt",
+            "lean_outbox",
+            "sql_interface",
+            "business_keys",
+            "adopted_inbox",
+            "other_programs"
+        ]
     );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     // What the heartbeat of an old process does that was not stopped.
@@ -360,7 +369,7 @@ async fn received_messages_of_the_version_before_stay_as_they_were() {
     bed.raw().execute_batch(OLD_RECEIVED).unwrap();
     let read = || bed.raw().query_row(RECEIVED_COLUMNS, [], |row| row.get::<_, String>(0)).unwrap();
     let before = read();
-    assert_eq!(bed.store.migrate().await.unwrap().applied, ["adopted_inbox"]);
+    assert_eq!(bed.store.migrate().await.unwrap().applied, ["adopted_inbox", "other_programs"]);
     assert_eq!(read(), before);
     // A program of the version before can still run beside.
     old.check().await.unwrap();
@@ -368,6 +377,62 @@ async fn received_messages_of_the_version_before_stay_as_they_were() {
                   VALUES ('e', 's', 't', 0, 5, 'k', '{}') RETURNING id";
     let next: i64 = bed.raw().query_row(insert, [], |row| row.get(0)).unwrap();
     assert_eq!(next, 10, "no id is used twice");
+}
+
+/// Messages of the version before, of adopted tables too: their payloads may be no JSON.
+const OLD_COPIES: &str = "\
+INSERT INTO relais_outbox (id, message_id, aggregate_type, aggregate_id, event_type, destination, payload, status,
+                           adopted_by, adopted_key)
+VALUES (1, '00000000-0000-4000-8000-000000000001', 'O', 'a', 'E', 'orders', '{', 'PENDING', '\"outbox\"', '1'),
+       (2, '00000000-0000-4000-8000-000000000002', 'O', 'b', 'E', 'orders', '{}', 'DISPATCHED', NULL, NULL),
+       (9, '00000000-0000-4000-8000-000000000009', 'O', 'c', 'E', 'orders', '{}', 'PENDING', NULL, NULL);
+DELETE FROM relais_outbox WHERE id = 9;
+UPDATE relais_inbox SET adopted_by = '\"inbox_min\"', adopted_key = '77' WHERE id = 1;
+CREATE VIEW open_messages AS SELECT id FROM relais_inbox WHERE status <> 'PROCESSED';
+CREATE TABLE inbox_min (id INTEGER PRIMARY KEY, message_id TEXT, source_system TEXT, payload TEXT,
+                        raw_payload_base64 TEXT, status TEXT NOT NULL DEFAULT 'RECEIVED', next_attempt_at TEXT,
+                        attempts INTEGER NOT NULL DEFAULT 0);";
+
+const COPY_COLUMNS: &str =
+    "SELECT (SELECT group_concat(concat_ws(' ', id, message_id, msg_key, lane, status, payload, headers, adopted_by,
+                                           adopted_key, created_at))
+             FROM (SELECT * FROM relais_outbox ORDER BY id))
+         || (SELECT group_concat(concat_ws(' ', id, adopted_by, adopted_key, headers))
+             FROM (SELECT * FROM relais_inbox ORDER BY id))";
+
+#[tokio::test]
+async fn adopted_rows_and_triggers_of_the_version_before_stay_as_they_were() {
+    let bed = Bed::empty(SqliteOptions::default()).await;
+    let old = bed.store.clone().knowing(&SCRIPTS[..7]);
+    old.migrate().await.unwrap();
+    bed.raw().execute_batch(&format!("{OLD_RECEIVED}{OLD_COPIES}")).unwrap();
+    let to = AdoptDestination::Inbox(String::new());
+    let adoption = Adoption::new("inbox_min", AdoptPreset::MinimalInbox, to);
+    old.install_adoptions(vec![adoption.clone()]).await.unwrap();
+    let read = |sql: &str| bed.raw().query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+    let rows = || (read(RECEIVED_COLUMNS), read(COPY_COLUMNS));
+    let before = (schema(&bed.raw()), rows());
+    let script = &SCRIPTS[7];
+    for kept in 0..=statements(script.sql).len() {
+        let failing = edition(&SCRIPTS[..7], &[cut(script, kept, FAIL)]);
+        setup(bed.store.clone().knowing(failing).migrate().await);
+        assert_eq!((schema(&bed.raw()), rows()), before, "after {kept} statements");
+        old.check().await.unwrap();
+    }
+    assert_eq!(bed.store.migrate().await.unwrap().applied, ["other_programs"]);
+    assert_eq!(rows(), before.1);
+    // A program of the version before can still run beside.
+    old.check().await.unwrap();
+    let reports = bed.store.check_adoptions(vec![adoption]).await.unwrap();
+    assert_eq!(reports[0].problems, [""; 0], "the triggers fit");
+    let insert =
+        "INSERT INTO inbox_min (message_id, source_system, payload) VALUES ('new', 'crm', '[1]')";
+    bed.raw().execute_batch(insert).unwrap();
+    let copied = "SELECT concat_ws(' ', id, msg_key, adopted_key) FROM relais_inbox WHERE message_id = 'new'";
+    assert_eq!(read(copied), "10 new 1", "no id is used twice");
+    assert_eq!(bed.count("open_messages"), 3, "views of users stay");
+    assert_eq!(bed.store.enqueue(vec![message("k")]).await.unwrap(), [10], "no id is used twice");
+    assert_eq!(read("PRAGMA integrity_check"), "ok");
 }
 
 #[tokio::test]
@@ -387,7 +452,7 @@ async fn rows_of_the_version_before_wait_or_are_fresh_as_they_were() {
     }
     assert_eq!(
         bed.store.migrate().await.unwrap().applied,
-        ["lean_outbox", "sql_interface", "business_keys", "adopted_inbox"]
+        ["lean_outbox", "sql_interface", "business_keys", "adopted_inbox", "other_programs"]
     );
     assert!(setup(old.check().await).contains("update relais on this machine"));
     assert_eq!(columns(), rows);

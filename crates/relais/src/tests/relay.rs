@@ -47,6 +47,16 @@ async fn a_backlog_is_delivered_in_order_per_key() {
 }
 
 #[tokio::test]
+async fn a_call_has_no_more_messages_than_the_batch_of_its_destination() {
+    let bench = Bench::new().await;
+    let publisher = Script::batching(Batching::InOrder { max: 1_000 }, &[]);
+    bench.enqueue(&[("a", "a1"), ("a", "a2"), ("a", "a3"), ("a", "a4"), ("a", "a5")]).await;
+    drain(&mut bench.relay_with("w", &publisher, five_attempts().batch_max(2)).await).await;
+    assert_eq!(publisher.seen(), ["a1", "a2", "a3", "a4", "a5"]);
+    assert_eq!(publisher.sizes().into_iter().max(), Some(2));
+}
+
+#[tokio::test]
 async fn a_retry_blocks_its_own_key_and_no_other() {
     let bench = Bench::new().await;
     let publisher = Script::new(&[("a1", vec![Delivery::retry("500", "oops")])]);

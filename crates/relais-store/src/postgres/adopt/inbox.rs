@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use deadpool_postgres::Transaction;
 use relais_core::dead_letter::Resolution;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::super::{dead_letters, error::Failure};
@@ -12,7 +12,7 @@ use super::{
     follow::{AdoptedChange, write_late},
     script::AdoptScript,
 };
-use crate::adopt::ACTOR;
+use crate::adopt::{ACTOR, ReceivedCopy};
 
 /// Returns the copy of a row by its link.
 pub(super) async fn linked(
@@ -40,26 +40,51 @@ pub(super) async fn reset(
     let (next_attempt, has_time): (Option<SystemTime>, bool) = (current.get(4), current.get(5));
     let values: [&(dyn ToSql + Sync); 8] =
         [&source, &message_id, adopted_by, adopted_key, &payload, &raw, &has_time, &next_attempt];
-    let copy = transaction.query_opt(adopt_sql!("inbox_copy_of_row"), &values).await?;
-    let Some(copy) = copy else {
+    let Some(copy) = with_the_result(transaction, &values).await? else {
         transaction.execute(script.copy_one.as_str(), &[adopted_key]).await?;
         return Ok(true);
     };
-    let (id, status): (i64, &str) = (copy.get(0), copy.get(1));
-    let (is_own, is_changed): (bool, bool) = (copy.get(2), copy.get(3));
-    if !is_own {
+    let id = copy.id;
+    if !copy.is_own {
         transaction.execute(adopt_sql!("inbox_link"), &[&id, adopted_by, adopted_key]).await?;
         return write_late(transaction, script, Some(id)).await;
     }
-    match status {
+    match copy.status.as_str() {
         "PROCESSED" | "FAILED" => handle_again(transaction, (id, payload), change).await?,
-        _ if is_changed => {
+        _ if copy.is_changed && copy.is_for_handler => {
+            let values: [&(dyn ToSql + Sync); 3] = [&id, &payload, &next_attempt];
+            transaction.execute(adopt_sql!("inbox_renew"), &values).await?;
+        }
+        _ if copy.is_changed => {
             transaction.execute(adopt_sql!("inbox_withdraw"), &[&id]).await?;
             transaction.execute(script.copy_one.as_str(), &[adopted_key]).await?;
         }
         _ => {}
     }
     Ok(true)
+}
+
+fn received_copy(row: &Row, is_for_handler: bool) -> ReceivedCopy {
+    let (id, status, is_own, is_changed) = (row.get(0), row.get(1), row.get(2), row.get(3));
+    ReceivedCopy { id, status, is_own, is_changed, is_for_handler }
+}
+
+/// Locks and returns the message that has the result of a row: its copy, or once that is handled, the only copy of
+/// it for a handler.
+async fn with_the_result(
+    transaction: &Transaction<'_>,
+    values: &[&(dyn ToSql + Sync)],
+) -> Result<Option<ReceivedCopy>, Failure> {
+    let own = transaction.query_opt(adopt_sql!("inbox_copy_of_row"), values).await?;
+    let own = own.map(|row| received_copy(&row, false));
+    if own.as_ref().is_some_and(|copy| copy.status != "PROCESSED") {
+        return Ok(own);
+    }
+    let copies = transaction.query(adopt_sql!("inbox_copies_for_handlers"), values).await?;
+    Ok(match copies.as_slice() {
+        [only] => Some(received_copy(only, true)),
+        _ => own,
+    })
 }
 
 /// Handles a copy again, with the payload that the row has now.

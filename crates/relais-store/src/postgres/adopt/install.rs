@@ -62,7 +62,7 @@ async fn installed_problems(
 }
 
 async fn state(client: &Client<'_>, script: &AdoptScript) -> Result<TriggerState, Failure> {
-    let rows = client.query(adopt_sql!("installed"), &[&script.name]).await?;
+    let rows = installed(client, &script.name, &script.schema).await?;
     if rows.is_empty() {
         return Ok(TriggerState::Missing);
     }
@@ -71,8 +71,18 @@ async fn state(client: &Client<'_>, script: &AdoptScript) -> Result<TriggerState
     if rows.len() != bodies.len() || !rows.iter().all(is_same) {
         return Ok(TriggerState::Different);
     }
-    let is_enabled = rows.iter().all(|row| row.get(1));
-    Ok(if is_enabled { TriggerState::Same } else { TriggerState::Disabled })
+    let all = |column: usize| rows.iter().all(|row| row.get(column));
+    Ok(match (all(4), all(1)) {
+        (false, _) => TriggerState::Altered,
+        (true, false) => TriggerState::Disabled,
+        (true, true) => TriggerState::Same,
+    })
+}
+
+/// Returns the rows of `installed.sql`: triggers with their functions, which have the settings of `functions.sql`.
+async fn installed(client: &Client<'_>, table: &str, schema: &str) -> Result<Vec<Row>, Failure> {
+    let settings = vec![format!("search_path={schema}, pg_temp")];
+    Ok(client.query(adopt_sql!("installed"), &[&table, &settings]).await?)
 }
 
 /// Returns the script of a table, or the reasons why it cannot be adopted as an error.
@@ -186,7 +196,7 @@ pub(super) async fn remove(
         TableLookup::Forbidden(problem) => return Err(StoreError::setup(problem).into()),
     };
     let table = catalog::of_row(&row);
-    let rows = client.query(adopt_sql!("installed"), &[&table.name]).await?;
+    let rows = installed(client, &table.name, &table.relais_schema).await?;
     if rows.is_empty() {
         return Ok(None);
     }

@@ -1,10 +1,10 @@
 //! The statements of one adopted table: templates of this folder with its names filled in.
 
-use super::dialect::PostgresTerms;
+use super::dialect::{PostgresDialect, PostgresTerms};
 use crate::adopt::{
     Adoption,
     catalog::{DeadLetterTable, FoundTable, WRITTEN},
-    terms::{fingerprint, identifier, render},
+    terms::{AdoptSql, fingerprint, identifier, render},
 };
 
 /// Before rows that exist are copied.
@@ -15,6 +15,8 @@ const UNVALIDATED: &str = "SET LOCAL relais.adopted = 'on'";
 pub(in super::super) struct AdoptScript {
     /// The table with its schema, quoted: `adopted_by` of the copies.
     pub(super) name: String,
+    /// The schema of relais's tables, quoted.
+    pub(super) schema: String,
     /// The copies are in the inbox.
     pub(super) is_inbox: bool,
     pub(super) copy_body: String,
@@ -81,6 +83,9 @@ impl AdoptScript {
         let one = format!("(SELECT * FROM {name} AS a WHERE a.{id} = $1::text::{key_type})");
         let [copy_function, reset_function] = function_names(name);
         let condition = terms.is_reset();
+        let in_schema = |function: &str| {
+            PostgresDialect::literal(&format!("{}.{function}()", table.relais_schema))
+        };
         let mut values = terms.of_row("t");
         values.extend(terms.of_copy());
         values.extend([
@@ -88,6 +93,8 @@ impl AdoptScript {
             ("schema", table.relais_schema.clone()),
             ("id", id.clone()),
             ("key_type", key_type.to_owned()),
+            ("copy_name", in_schema(&copy_function)),
+            ("reset_name", in_schema(&reset_function)),
             ("copy_function", copy_function),
             ("reset_function", reset_function),
             ("condition", condition.clone()),
@@ -132,6 +139,7 @@ impl AdoptScript {
             grants: plain(adopt_sql!("grants")) + &dead_letter_rights(table),
             is_inbox: adoption.is_inbox(),
             name: name.to_owned(),
+            schema: table.relais_schema.clone(),
             bury,
             copy_body,
             reset_body,

@@ -14,7 +14,7 @@ page (id) AS (
        AND ($4::bigint IS NULL OR o.created_at >= now() - $4 * INTERVAL '1 second')
        AND ($7::text IS NULL OR o.destination = $7)
        AND ($9::text IS NULL OR o.error_code = $9)
-       AND o.id < coalesce($5::bigint, 9223372036854775807) AND o.id >= coalesce($11::bigint, 0)
+       AND o.id < coalesce($5::bigint, 9223372036854775807) AND ($11::bigint IS NULL OR o.id >= $11)
      ORDER BY o.id DESC
      LIMIT $6)
     UNION ALL
@@ -27,7 +27,7 @@ page (id) AS (
        AND ($4::bigint IS NULL OR o.created_at >= now() - $4 * INTERVAL '1 second')
        AND ($7::text IS NULL OR o.destination = $7)
        AND ($9::text IS NULL OR o.error_code = $9)
-       AND o.id < coalesce($5::bigint, 9223372036854775807) AND o.id >= coalesce($11::bigint, 0)
+       AND o.id < coalesce($5::bigint, 9223372036854775807) AND ($11::bigint IS NULL OR o.id >= $11)
      ORDER BY o.id DESC
      LIMIT $6)
     UNION ALL
@@ -40,7 +40,7 @@ page (id) AS (
        AND ($4::bigint IS NULL OR o.created_at >= now() - $4 * INTERVAL '1 second')
        AND ($7::text IS NULL OR o.destination = $7)
        AND ($9::text IS NULL OR o.error_code = $9)
-       AND o.id < coalesce($5::bigint, 9223372036854775807) AND o.id >= coalesce($11::bigint, 0)
+       AND o.id < coalesce($5::bigint, 9223372036854775807) AND ($11::bigint IS NULL OR o.id >= $11)
      ORDER BY o.id DESC
      LIMIT $6))
 SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event_type, o.event_version,
@@ -50,7 +50,6 @@ SELECT o.id, o.message_id, o.category, o.aggregate_type, o.aggregate_id, o.event
        o.created_at, o.status, o.attempts, o.next_attempt_at, o.dispatched_at, o.job_id, o.causation_id,
        o.correlation_id, o.error_code, o.error_message, o.lost_workers,
        octet_length(o.payload) AS payload_bytes
-FROM relais_outbox AS o
-WHERE o.id IN (SELECT id FROM page)
+FROM (SELECT id FROM page ORDER BY id DESC LIMIT $6) AS p
+JOIN relais_outbox AS o ON o.id = p.id
 ORDER BY o.id DESC
-LIMIT $6

@@ -1,17 +1,17 @@
 //! Rows of an adopted inbox table that the application changed, and messages that were received before.
 
 use relais_core::{dead_letter::Resolution, store::StoreError};
-use rusqlite::Transaction;
+use rusqlite::{ToSql, Transaction};
 
 use super::super::{
     dead_letters,
-    row::{change, first},
+    row::{Cells, all, change, first},
 };
 use super::{
     follow::{AdoptedChange, open_letter, write_late},
     script::AdoptScript,
 };
-use crate::adopt::ACTOR;
+use crate::adopt::{ACTOR, ReceivedCopy};
 
 /// Returns the copy of a row by its link.
 pub(super) fn linked(tx: &Transaction<'_>, of: &AdoptedChange) -> Result<Option<i64>, StoreError> {
@@ -33,7 +33,7 @@ pub(super) fn reset(
     let Some((source, message_id, payload, raw, next_attempt, has_time)) = current else {
         return Ok(true);
     };
-    let params = rusqlite::params![
+    let params: &[&dyn ToSql] = rusqlite::params![
         source,
         message_id,
         adopted_by,
@@ -43,27 +43,47 @@ pub(super) fn reset(
         has_time,
         next_attempt
     ];
-    let copy = first(tx, adopt_sql!("inbox_copy_of_row"), params, |c| {
-        (c.integer(0), c.string(1), c.flag(2), c.flag(3))
-    })?;
-    match copy {
-        None => change(tx, &script.copy_one, [adopted_key]).map(|_| true),
-        Some((id, _, false, _)) => {
-            change(tx, adopt_sql!("inbox_link"), (id, adopted_by, adopted_key))?;
-            write_late(tx, script, Some(id))
-        }
-        Some((id, status, true, is_changed)) => {
-            match status.as_str() {
-                "PROCESSED" | "FAILED" => handle_again(tx, (id, payload.as_deref()), of)?,
-                _ if is_changed => {
-                    change(tx, adopt_sql!("inbox_withdraw"), [id])?;
-                    change(tx, &script.copy_one, [adopted_key])?;
-                }
-                _ => {}
-            }
-            Ok(true)
-        }
+    let Some(copy) = with_the_result(tx, params)? else {
+        return change(tx, &script.copy_one, [adopted_key]).map(|_| true);
+    };
+    let id = copy.id;
+    if !copy.is_own {
+        change(tx, adopt_sql!("inbox_link"), (id, adopted_by, adopted_key))?;
+        return write_late(tx, script, Some(id));
     }
+    match copy.status.as_str() {
+        "PROCESSED" | "FAILED" => handle_again(tx, (id, payload.as_deref()), of)?,
+        _ if copy.is_changed && copy.is_for_handler => {
+            change(tx, adopt_sql!("inbox_renew"), (id, &payload, &next_attempt))?;
+        }
+        _ if copy.is_changed => {
+            change(tx, adopt_sql!("inbox_withdraw"), [id])?;
+            change(tx, &script.copy_one, [adopted_key])?;
+        }
+        _ => {}
+    }
+    Ok(true)
+}
+
+fn received_copy(c: &Cells<'_, '_>, is_for_handler: bool) -> ReceivedCopy {
+    let (id, status) = (c.integer(0), c.string(1));
+    ReceivedCopy { id, status, is_own: c.flag(2), is_changed: c.flag(3), is_for_handler }
+}
+
+/// Returns the message that has the result of a row: its copy, or once that is handled, the only copy of it for a
+/// handler.
+fn with_the_result(
+    tx: &Transaction<'_>,
+    params: &[&dyn ToSql],
+) -> Result<Option<ReceivedCopy>, StoreError> {
+    let own = adopt_sql!("inbox_copy_of_row");
+    let own = first(tx, own, params, |c| received_copy(c, false))?;
+    if own.as_ref().is_some_and(|copy| copy.status != "PROCESSED") {
+        return Ok(own);
+    }
+    let copies = adopt_sql!("inbox_copies_for_handlers");
+    let mut copies = all(tx, copies, params, |c| received_copy(c, true))?;
+    Ok(if copies.len() == 1 { copies.pop() } else { own })
 }
 
 /// Handles a copy again, with the payload that the row has now.

@@ -1,0 +1,62 @@
+//! What other programs do beside relais: publishers of external destinations, and operators who change functions.
+
+use super::*;
+
+/// Claims the only message, and settles it with a call of a function that has its id and fence as first parameters.
+fn settle(shop: &Shop, function: &str, more: &str) {
+    let claim = "SELECT id || ', ' || fence FROM relais_sweep_batch('theirs', 1, 'publisher')";
+    let claim = shop.one(claim);
+    assert_ne!(claim, "", "a message is due");
+    assert_eq!(shop.one(&format!("SELECT {function}({claim}{more})::text")), "true");
+}
+
+#[test]
+fn results_of_a_publisher_that_is_not_relais_are_written_into_the_table() {
+    let config = "[[destination]]\nname = \"theirs\"\nexternal = true\n\
+                  [[adopt]]\ntable = 'outbox'\npreset = \"order-service\"\ndestination = \"theirs\"\n";
+    let Some(shop) = Shop::new(Backend::Postgres, ORDER_SERVICE, config) else { return };
+    let running = shop.run();
+    assert_said(&shop.site.relais(&["check"]), 0, &[]);
+    shop.order(1, "[1]");
+    settle(&shop, "relais_mark_published", "");
+    shop.order_is(1, "SENT t");
+    shop.order(2, "[2]");
+    settle(&shop, "relais_mark_failed", ", 'theirs answered 400'");
+    shop.order_is(2, "FAILED f 400");
+    // A reset lets the publisher claim it again.
+    shop.sql(&format!("UPDATE outbox SET status = 'NEW' WHERE id = '{}'", id(2)));
+    shop.wait("SELECT status FROM relais_outbox WHERE payload = '[2]'", "PENDING");
+    settle(&shop, "relais_mark_published", "");
+    shop.order_is(2, "SENT t");
+    shop.wait("SELECT count(*) FROM relais_adopted_change", "0");
+    running.stop();
+}
+
+#[test]
+fn a_function_that_was_altered_or_granted_shows_in_the_check_until_it_is_installed_again() {
+    let Some(shop) = Shop::order_service(Backend::Postgres) else { return };
+    assert_eq!(shop.site.relais(&["migrate"]).code, 0);
+    let function = |kind: &str| {
+        shop.one(&format!(
+            "SELECT g.tgfoid::regprocedure::text FROM pg_trigger AS g \
+             WHERE g.tgrelid = 'outbox'::regclass AND g.tgname = 'relais_adopted_{kind}'"
+        ))
+    };
+    let (copy, reset) = (function("copy"), function("reset"));
+    let role = shop.one("SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'pg\\_%' LIMIT 1");
+    let changes = [
+        format!("GRANT EXECUTE ON FUNCTION {copy} TO PUBLIC"),
+        format!("GRANT EXECUTE ON FUNCTION {reset} TO {role}"),
+        format!("ALTER FUNCTION {copy} RESET search_path"),
+        format!("ALTER FUNCTION {reset} SET search_path = pg_catalog"),
+        format!("ALTER FUNCTION {reset} SET work_mem = '1MB'"),
+        format!("ALTER FUNCTION {copy} SECURITY INVOKER"),
+    ];
+    for change in changes {
+        assert_said(&shop.site.relais(&["adopt", "check"]), 0, &["ok"]);
+        shop.sql(&change);
+        assert_said(&shop.site.relais(&["adopt", "check"]), 1, &["were altered, or other roles"]);
+        assert_eq!(shop.site.relais(&["adopt", "install"]).code, 0, "{change}");
+    }
+    assert_said(&shop.site.relais(&["adopt", "check"]), 0, &["ok"]);
+}
