@@ -53,10 +53,11 @@ impl TestProgram {
         Some(Self { name, executable, folder, whole })
     }
 
-    /// Nothing may run beside it: it stops a server that others use, or starts a browser, whose pages
-    /// give way to everything else on a busy machine.
+    /// Nothing may run beside it: it stops a server that others use, delivers a large backlog within a
+    /// minute, or starts a browser, whose pages give way to everything else on a busy machine.
     pub(crate) fn is_alone(&self) -> bool {
-        self.name.contains("_restart") || self.name.ends_with(" console")
+        let names = [" console", " outage"];
+        self.name.contains("_restart") || names.iter().any(|name| self.name.ends_with(name))
     }
 
     /// Returns true if it tests the modules of a package, without servers and processes.

@@ -44,6 +44,8 @@ pub enum ReceiverBug {
     NoDedupe,
     /// A message's handler starts although an earlier one of its key is open.
     NoKeyGuard,
+    /// A message that is put off without an attempt used does not hold its key.
+    PutOffHoldsNoKey,
     /// A message of a type that its worker does not know is a dead letter at once.
     UnknownFails,
     /// A message of a type that its worker does not know is left out, and its key continues.

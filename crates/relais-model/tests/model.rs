@@ -18,6 +18,7 @@ fn relay(keys: &'static [u8], budget: [u8; 4]) -> outbox::RelayConfig {
         attempts_max: 2,
         batch: keys.len(),
         budget: outbox::RelayBudget { moves, answers, lost, decisions },
+        refused: None,
         bug: None,
     }
 }

@@ -46,6 +46,7 @@ use crate::{
     limits::SharedLimits,
     observe::DestinationCounters,
     publish_guard::PublishGuard,
+    refused::RefusedKeys,
     relay::Relay,
     timing::{CALL_STOP_GRACE, REST_MAX},
     worker::{PassOutcome, Worker},
@@ -86,6 +87,8 @@ pub(crate) struct BulkRelay {
     /// The size of jobs after some that failed as a whole.
     halving: Arc<JobHalving>,
     suspects: SuspectTurns,
+    /// Not sent by this worker any more.
+    refused: RefusedKeys,
 }
 
 impl BulkRelay {
@@ -100,6 +103,7 @@ impl BulkRelay {
         let limits = SharedLimits::new(&settings.destination);
         let worker = keeper.fence().worker.clone();
         let of_store = Arc::clone(&store);
+        let refused = RefusedKeys::default();
         let rows = match settings.small.clone() {
             None => RowReader::Jobs(LaneReader::of_outbox(of_store, keeper)),
             Some(small) => {
@@ -107,7 +111,7 @@ impl BulkRelay {
                 let guard = PublishGuard::sharing(small, &one_by_one, limits.clone());
                 let counters = Arc::clone(&counters);
                 let relay = Relay::new(of_store, keeper, guard, one_by_one, counters);
-                RowReader::Auto(relay)
+                RowReader::Auto(relay.sharing(refused.clone()))
             }
         };
         let halts = Halts { lost: CancellationToken::new(), stop: CancellationToken::new() };
@@ -129,6 +133,7 @@ impl BulkRelay {
             many: settings.small.is_none(),
             halving: Arc::default(),
             suspects: SuspectTurns::default(),
+            refused,
             settings: Arc::new(settings),
         }
     }
@@ -242,9 +247,9 @@ impl BulkRelay {
         self.fence = Some(fence.clone());
         let counters = Arc::clone(&caller.counters);
         let (settings, halving) = (Arc::clone(&self.settings), Arc::clone(&self.halving));
+        let shared = (settings, halving, self.refused.clone());
         let store = Arc::clone(&self.store);
-        let mut drive =
-            JobDriver::new(store, caller, (settings, halving), taken, (fence, self.lease));
+        let mut drive = JobDriver::new(store, caller, shared, taken, (fence, self.lease));
         async move {
             let halted = drive.run().await;
             counters.set_phase(None);

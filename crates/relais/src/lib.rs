@@ -97,6 +97,7 @@ mod publish_guard;
 mod pulse;
 mod quarantine;
 mod random;
+mod refused;
 mod relay;
 mod report;
 mod running;

@@ -76,21 +76,7 @@ pub(crate) struct LimitsView {
 
 impl SharedLimits {
     pub(crate) fn new(settings: &DestinationSettings) -> Self {
-        let concurrency = u32::try_from(settings.concurrency).unwrap_or(u32::MAX);
-        Self(Arc::new(Mutex::new(LimitsState {
-            configured: LimitChange { rate: settings.rate, concurrency: Some(concurrency) },
-            allowed: (settings.rate, concurrency),
-            rate: settings.rate.map(|(calls, period)| RateLimit::new(calls, period)),
-            concurrency: Concurrency::new(settings.concurrency),
-            breaker: Breaker::new(settings.breaker),
-            probed_ns: None,
-            paused: false,
-            contact: TargetContact::Unknown,
-            evidence: Evidence::new(0),
-            started: Instant::now(),
-            reported: BreakerState::Closed,
-            reason: None,
-        })))
+        Self(Arc::new(Mutex::new(LimitsState::new(settings))))
     }
 
     pub(crate) fn state(&self) -> BreakerState {
@@ -204,23 +190,8 @@ impl SharedLimits {
         let (keys, categories): (Vec<u64>, Vec<Category>) =
             messages.map(|(key, category)| (Evidence::key(key), category)).unzip();
         let mut inner = self.lock();
-        inner.contact = deliveries.iter().map(Delivery::contact).fold(inner.contact, Ord::max);
-        let began_ns = inner.ns_at(began);
-        let now_ns = inner.now_ns();
-        // The current state decides which messages are excused.
-        let probing = inner.breaker.state(now_ns) == BreakerState::HalfOpen;
-        let mut assessment = match failed_as_a_whole(deliveries) {
-            Some(delivery) => inner.learn_whole(&keys, delivery, began_ns, now_ns),
-            None => inner.learn_each((&keys, &categories), deliveries, began_ns, now_ns),
-        };
-        if probing || inner.breaker.state(now_ns) == BreakerState::Open {
-            for (judgement, delivery) in assessment.judgements.iter_mut().zip(deliveries) {
-                if judgement.fault == Fault::Message && delivery.failure().is_some() {
-                    judgement.fault = Fault::Target;
-                }
-            }
-        }
-        assessment
+        let (began_ns, now_ns) = (inner.ns_at(began), inner.now_ns());
+        inner.learn((&keys, &categories), deliveries, began_ns, now_ns)
     }
 
     /// Records an answer to a call that carried no message.
@@ -271,12 +242,55 @@ impl SharedLimits {
 }
 
 impl LimitsState {
+    fn new(settings: &DestinationSettings) -> Self {
+        let concurrency = u32::try_from(settings.concurrency).unwrap_or(u32::MAX);
+        Self {
+            configured: LimitChange { rate: settings.rate, concurrency: Some(concurrency) },
+            allowed: (settings.rate, concurrency),
+            rate: settings.rate.map(|(calls, period)| RateLimit::new(calls, period)),
+            concurrency: Concurrency::new(settings.concurrency),
+            breaker: Breaker::new(settings.breaker),
+            probed_ns: None,
+            paused: false,
+            contact: TargetContact::Unknown,
+            evidence: Evidence::new(0),
+            started: Instant::now(),
+            reported: BreakerState::Closed,
+            reason: None,
+        }
+    }
+
     fn now_ns(&self) -> u64 {
         self.ns_at(Instant::now())
     }
 
     fn ns_at(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Learns from a finished call.
+    fn learn(
+        &mut self,
+        (keys, categories): (&[u64], &[Category]),
+        deliveries: &[Delivery],
+        began_ns: u64,
+        now_ns: u64,
+    ) -> CallAssessment {
+        self.contact = deliveries.iter().map(Delivery::contact).fold(self.contact, Ord::max);
+        // The current state decides which messages are excused.
+        let probing = self.breaker.state(now_ns) == BreakerState::HalfOpen;
+        let mut assessment = match failed_as_a_whole(deliveries) {
+            Some(delivery) => self.learn_whole(keys, delivery, began_ns, now_ns),
+            None => self.learn_each((keys, categories), deliveries, began_ns, now_ns),
+        };
+        if probing || self.breaker.state(now_ns) == BreakerState::Open {
+            for (judgement, delivery) in assessment.judgements.iter_mut().zip(deliveries) {
+                if judgement.fault == Fault::Message && delivery.failure().is_some() {
+                    judgement.fault = Fault::Target;
+                }
+            }
+        }
+        assessment
     }
 
     /// Learns from a call of many messages that failed with one answer: no message is at fault, and it counts
@@ -377,3 +391,6 @@ impl LimitsState {
         }
     }
 }
+
+#[cfg(test)]
+mod simulation;

@@ -44,6 +44,7 @@ use crate::{
     permit::ProbedKeys,
     publish_guard::PublishGuard,
     random::random,
+    refused::RefusedKeys,
     timing::{CALL_STOP_GRACE, REST_MAX, WOKEN_REST_MAX},
     worker::{PassOutcome, Polling, Worker},
 };
@@ -75,9 +76,8 @@ pub(crate) struct Relay {
     /// The time at which the next retry of this worker is due.
     retry_at: Option<Instant>,
     probed: ProbedKeys,
-    /// Keys with a row whose every settlement the database refused: not sent until the lanes are leased
-    /// again.
-    stuck: HashSet<String>,
+    /// Not sent by this worker any more.
+    refused: RefusedKeys,
 }
 
 impl Relay {
@@ -103,8 +103,13 @@ impl Relay {
             forgotten: HashMap::new(),
             retry_at: None,
             probed: ProbedKeys::default(),
-            stuck: HashSet::new(),
+            refused: RefusedKeys::default(),
         }
+    }
+
+    /// Shares the keys that are not sent any more.
+    pub(crate) fn sharing(self, refused: RefusedKeys) -> Self {
+        Self { refused, ..self }
     }
 
     pub(crate) fn limits(&self) -> SharedLimits {

@@ -17,6 +17,7 @@ mod process_crash;
 mod process_operator;
 mod process_support;
 mod read_ahead;
+mod refused;
 mod relay;
 mod remote;
 mod remote_handler;

@@ -22,7 +22,7 @@ const START_MAX: Duration = Duration::from_secs(210);
 const PROGRAM_MAX: Duration = Duration::from_secs(90);
 
 /// Test programs that take long or need a server, each with its reason.
-const LEFT_OUT: [(&str, &str); 28] = [
+const LEFT_OUT: [(&str, &str); 29] = [
     ("relais-cli connectors", "needs brokers"),
     ("relais-cli console", "drives a browser"),
     ("relais-cli demo", "runs the demo to its end"),
@@ -33,6 +33,7 @@ const LEFT_OUT: [(&str, &str); 28] = [
     ("relais-cli kafka_leader", "needs a broker"),
     ("relais-cli memory", "moves large rows for minutes"),
     ("relais-cli nats", "needs a server"),
+    ("relais-cli outage", "an outage of a minute"),
     ("relais-cli process_crash", "ten thousand processes"),
     ("relais-cli salesforce_crash", "many crashes"),
     ("relais-cli salesforce_volume", "a large volume"),

@@ -130,8 +130,14 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts a command and waits for some words in its log.
-    pub(crate) fn start(mut command: Command, words: &str) -> Self {
+    pub(crate) fn start(command: Command, words: &str) -> Self {
+        Self::start_noting(command, words, |_| {})
+    }
+
+    /// The same; its process id is passed on before it is waited for.
+    pub(crate) fn start_noting(mut command: Command, words: &str, note: impl FnOnce(u32)) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        note(child.id());
         let mut running = Self {
             log: BufReader::new(child.stderr.take().unwrap()),
             child,

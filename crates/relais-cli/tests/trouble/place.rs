@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
     time::{Duration, Instant},
 };
 
@@ -34,14 +35,24 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// A place with a short lease, for tests that kill the program.
     pub(crate) fn new(database: &'a Database, destinations: &str) -> Self {
+        Self::with(database, &format!("[lanes]\nlease = \"2s\"\n{destinations}"))
+    }
+
+    // Not every test needs it.
+    #[allow(dead_code)]
+    pub(crate) fn with_default_lease(database: &'a Database, destinations: &str) -> Self {
+        Self::with(database, destinations)
+    }
+
+    fn with(database: &'a Database, settings: &str) -> Self {
         let url = match database {
             Database::Sqlite => "sqlite:relais.db",
             Database::Postgres(schema) => &schema.url,
         };
         let site = Site::with(&format!(
-            "[store]\nurl = \"{url}\"\n[lanes]\nlease = \"2s\"\n\
-             [admin]\nlisten = \"127.0.0.1:{}\"\n{destinations}",
+            "[store]\nurl = \"{url}\"\n[admin]\nlisten = \"127.0.0.1:{}\"\n{settings}",
             free_port()
         ));
         let said = site.relais(&["migrate"]);
@@ -51,6 +62,14 @@ impl<'a> Place<'a> {
 
     pub(crate) fn run(&self) -> Running {
         self.site.run()
+    }
+
+    /// Starts the program like [`Self::run`], and stores its process id before it has any work.
+    // Not every test needs it.
+    #[allow(dead_code)]
+    pub(crate) fn run_noting(&self, pid: &AtomicU32) -> Running {
+        let command = self.site.command(&["run", "--log", "json"]);
+        Running::start_noting(command, "\"message\":\"running\"", |id| pid.store(id, SeqCst))
     }
 
     /// Sends one message for each of the keys. Its payload has `n`, the number of messages sent before.
@@ -88,14 +107,40 @@ impl<'a> Place<'a> {
     }
 
     pub(crate) fn until(&self, status: &str, rows: u64) {
+        self.until_within(PATIENCE, status, rows);
+    }
+
+    pub(crate) fn until_within(&self, patience: Duration, status: &str, rows: u64) {
         let start = Instant::now();
         loop {
             let found = self.count(status);
             if found == rows {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "{found} rows are {status}, not {rows}");
-            std::thread::sleep(Duration::from_millis(50));
+            assert!(start.elapsed() < patience, "{found} rows are {status}, not {rows}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    // Not every test needs it.
+    #[allow(dead_code)]
+    pub(crate) fn parked_keys(&self) -> usize {
+        self.texts("SELECT count(*) FROM relais_parked_key")[0].parse().unwrap()
+    }
+
+    /// Returns the first column of each row, as text.
+    // Not every test reads rows.
+    #[allow(dead_code)]
+    pub(crate) fn texts(&self, sql: &str) -> Vec<String> {
+        match self.database {
+            Database::Sqlite => {
+                let database = rusqlite::Connection::open(self.site.path("relais.db")).unwrap();
+                database.busy_timeout(PATIENCE).unwrap();
+                let mut statement = database.prepare(sql).unwrap();
+                let rows = statement.query_map([], |row| row.get_ref(0).map(text_of)).unwrap();
+                rows.map(Result::unwrap).collect()
+            }
+            Database::Postgres(schema) => schema.texts(sql),
         }
     }
 
@@ -131,6 +176,15 @@ impl<'a> Place<'a> {
         let found = self.site.json(&["outbox", "list", "--limit", "500"]);
         let rows = found.as_array().expect("rows").iter();
         rows.map(|row| row["attempts"].as_u64().expect("attempts")).max().expect("a row")
+    }
+}
+
+#[allow(dead_code)]
+fn text_of(value: rusqlite::types::ValueRef<'_>) -> String {
+    match value {
+        rusqlite::types::ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+        other => format!("{other:?}"),
     }
 }
 

@@ -1,10 +1,11 @@
 //! A target that answers each call by a rule, many at a time.
 
 use std::{
+    collections::HashMap,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::{Duration, Instant},
@@ -49,9 +50,13 @@ impl Call {
     }
 }
 
+/// The number of calls at each path.
+type CallsOfPaths = Arc<Mutex<HashMap<String, usize>>>;
+
 pub(crate) struct RuleTarget {
     pub(crate) address: SocketAddr,
     calls: Arc<AtomicUsize>,
+    of_paths: CallsOfPaths,
     calm: Arc<AtomicBool>,
 }
 
@@ -60,15 +65,17 @@ impl RuleTarget {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (calls, calm) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let of_paths = CallsOfPaths::default();
         let (counted, over, rule) = (Arc::clone(&calls), Arc::clone(&calm), Arc::new(rule));
+        let paths = Arc::clone(&of_paths);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (calls, calm) = (Arc::clone(&counted), Arc::clone(&over));
-                let rule = Arc::clone(&rule);
-                std::thread::spawn(move || serve(stream, &calls, &calm, &*rule));
+                let (rule, paths) = (Arc::clone(&rule), Arc::clone(&paths));
+                std::thread::spawn(move || serve(stream, (&calls, &paths), &calm, &*rule));
             }
         });
-        Self { address, calls, calm }
+        Self { address, calls, of_paths, calm }
     }
 
     pub(crate) fn calls(&self) -> usize {
@@ -76,11 +83,26 @@ impl RuleTarget {
     }
 
     pub(crate) fn wait_for_calls(&self, count: usize) {
+        self.wait_until(|| self.calls() >= count);
+    }
+
+    /// Waits for a condition on the calls.
+    pub(crate) fn wait_until(&self, is_so: impl Fn() -> bool) {
         let start = Instant::now();
-        while self.calls() < count {
-            assert!(start.elapsed() < PATIENCE, "{} of {count} calls", self.calls());
+        while !is_so() {
+            assert!(start.elapsed() < PATIENCE, "after {} calls", self.calls());
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Returns the number of calls to this destination.
+    pub(crate) fn calls_of(&self, destination: &str) -> usize {
+        let calls = self.of_paths.lock().unwrap();
+        calls.get(&format!("/{destination}")).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn wait_for_calls_of(&self, destination: &str, count: usize) {
+        self.wait_until(|| self.calls_of(destination) >= count);
     }
 
     /// Ends the trouble.
@@ -92,7 +114,7 @@ impl RuleTarget {
 /// Answers the calls of one connection, until it is closed.
 fn serve(
     stream: TcpStream,
-    calls: &AtomicUsize,
+    (calls, of_paths): (&AtomicUsize, &Mutex<HashMap<String, usize>>),
     calm: &AtomicBool,
     rule: &dyn Fn(&Call) -> Reply,
 ) -> Option<()> {
@@ -101,6 +123,7 @@ fn serve(
     loop {
         let (path, key) = request(&mut reader)?;
         let number = calls.fetch_add(1, SeqCst);
+        *of_paths.lock().unwrap().entry(path.clone()).or_default() += 1;
         let call = Call { number, path, key, calm: calm.load(SeqCst) };
         let (status, more) = match rule(&call) {
             Reply::Status(status) => (status, String::new()),

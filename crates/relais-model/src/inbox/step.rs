@@ -16,6 +16,12 @@ pub enum HandlerAnswer {
     Retry,
     Fail,
     Park,
+    /// Tried later without an attempt used, as a message of a process that is busy.
+    PutOff,
+}
+
+impl HandlerAnswer {
+    const BAD: [Self; 4] = [Self::Retry, Self::Fail, Self::Park, Self::PutOff];
 }
 
 /// One step. Workers and messages are numbers.
@@ -135,7 +141,7 @@ fn of_worker(
             Some(_) => {
                 actions.push(ReceiverAction::Commit(worker, message));
                 if state.left.outcomes > 0 {
-                    for says in [HandlerAnswer::Retry, HandlerAnswer::Fail, HandlerAnswer::Park] {
+                    for says in HandlerAnswer::BAD {
                         actions.push(ReceiverAction::Settle(worker, message, says));
                     }
                 }
@@ -174,8 +180,12 @@ fn may_begin(
 ) -> bool {
     let alike = |other: &usize| config.keys[*other] == config.keys[message];
     let runs = &state.workers[worker].runs;
-    let passed =
-        |earlier: usize| config.has(ReceiverBug::UnknownPassed) && !config.knows(worker, earlier);
+    let passed = |earlier: usize| {
+        let it = &state.messages[earlier];
+        let put_off = it.status == Some(InboxStatus::Retry) && it.attempts == 0;
+        (config.has(ReceiverBug::UnknownPassed) && !config.knows(worker, earlier))
+            || (config.has(ReceiverBug::PutOffHoldsNoKey) && put_off)
+    };
     let mut before = config.before(message).filter(|earlier| !passed(*earlier));
     let guarded = before.any(|earlier| state.messages[earlier].is_open())
         || config.messages().filter(alike).any(|other| runs[other].is_some());
@@ -349,6 +359,10 @@ fn settle(
         state.stale_write |= !holds;
         let policy = RetryPolicy::default().attempts_max(config.attempts_max.into()).jitter(false);
         let outcome = match says {
+            HandlerAnswer::PutOff => {
+                state.messages[message].status = Some(InboxStatus::Retry);
+                return forget(state, worker, message);
+            }
             HandlerAnswer::Retry => Outcome::retry("FAILED", ""),
             HandlerAnswer::Fail => Outcome::fail("FAILED", ""),
             HandlerAnswer::Park => Outcome::park("FAILED", ""),

@@ -124,6 +124,9 @@ fn enter(config: &RelayConfig, state: &mut RelayState, worker: usize, rows: u8) 
     let rows: Vec<usize> = config.rows().filter(free).collect();
     let cautious = std::mem::take(&mut me.caution);
     for row in rows {
+        if cautious && config.has(RelayBug::AttemptAtRead) {
+            state.rows[row].attempts += 1;
+        }
         let (attempts, lost) = (state.rows[row].attempts, state.rows[row].lost);
         let (stage, epoch) = (RowStage::Queued, me.held);
         me.items[row] = RelayItem { stage, epoch, attempts, lost, cautious, settled: false };
@@ -221,25 +224,32 @@ fn settle(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usiz
     if !writes(config, state, worker, row) {
         return;
     }
+    let is_refused = config.refused == Some(row);
     let it = &mut state.rows[row];
     match answer {
         // Settled before, without an answer: nothing new has failed since.
         _ if item.settled => {}
+        // The dead letter names the reason.
+        _ if is_refused => it.blame = config.attempts_max,
         RelayAnswer::Failed => it.blame += 1,
         RelayAnswer::Rejected => it.blame = config.attempts_max,
         // As many workers as it takes were lost since it last came back, or was acquitted.
-        RelayAnswer::Buried if it.deaths >= deaths_of_a_killer(it.acquitted) => {
+        RelayAnswer::Buried if it.deaths >= deaths_of_a_killer(it.acquitted) && !it.accompanied => {
             it.blame = config.attempts_max;
         }
         RelayAnswer::Buried | RelayAnswer::Accepted | RelayAnswer::Outage => {}
     }
     if answer != RelayAnswer::Buried {
-        (it.deaths, it.kills, it.acquitted) = (0, 0, 0);
+        (it.deaths, it.kills, it.acquitted, it.accompanied) = (0, 0, 0, false);
         if !config.has(RelayBug::NoteKept) {
             it.lost = 0;
         }
     }
     match config.fate(item, answer) {
+        // Settled singly, with the reason.
+        _ if is_refused => {
+            (it.status, it.waiting, it.parks) = (OutboxStatus::Failed, false, true);
+        }
         // How many attempts a finished row had changes nothing any more: fewer states.
         OutboxFate::Dispatched => {
             (it.status, it.waiting, it.attempts, it.blame) =
@@ -324,6 +334,14 @@ fn refuse(config: &RelayConfig, state: &mut RelayState, worker: usize, epoch: u8
 fn crash(config: &RelayConfig, state: &mut RelayState, worker: usize) {
     state.left.moves -= 1;
     let me = std::mem::take(&mut state.workers[worker]);
+    let after_quarantine = |row: &usize| {
+        let flies = matches!(me.items[*row].stage, RowStage::Noted | RowStage::Publishing);
+        flies && u32::from(state.rows[*row].lost) > HOLD_AFTER
+    };
+    let suspects: Vec<usize> = config.rows().filter(after_quarantine).collect();
+    for row in &suspects {
+        state.rows[*row].accompanied = suspects.len() > 1;
+    }
     for row in config.rows() {
         if me.items[row].stage == RowStage::Publishing {
             state.limbo[row] += 1;
@@ -340,7 +358,7 @@ fn retry(state: &mut RelayState, row: usize) {
     let it = &mut state.rows[row];
     it.status = OutboxStatus::Pending;
     (it.attempts, it.blame, it.kills, it.started) = (0, 0, 0, 0);
-    (it.lost, it.deaths, it.acquitted) = (0, 0, 0);
+    (it.lost, it.deaths, it.acquitted, it.accompanied) = (0, 0, 0, false);
     it.parks = false;
 }
 

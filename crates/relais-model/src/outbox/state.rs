@@ -64,6 +64,12 @@ pub enum RelayBug {
     DeadLetterRepeated,
     /// A lane whose owner is lost is never taken over.
     NoTakeOver,
+    /// An attempt is counted when a suspect is read, not when its call fails.
+    AttemptAtRead,
+    /// Rows that are sent after their quarantine are in flight together.
+    SuspectsTogether,
+    /// A settlement that the database refuses is repeated with all of its rows.
+    RefusedTogether,
 }
 
 /// Number of faults of one run.
@@ -89,6 +95,8 @@ pub struct RelayConfig {
     /// Most rows of one fetch.
     pub batch: usize,
     pub budget: RelayBudget,
+    /// A row whose settlement the database refuses, unless it makes a dead letter.
+    pub refused: Option<usize>,
     pub bug: Option<RelayBug>,
 }
 
@@ -170,6 +178,8 @@ pub struct RelayRow {
     /// (proof).
     pub kills: u8,
     pub acquitted: u8,
+    /// At the last loss after its quarantine another such row was in flight too (proof).
+    pub accompanied: bool,
 }
 
 /// The owner of a lane in the database.
@@ -329,6 +339,7 @@ impl RelayState {
             deaths: 0,
             kills: 0,
             acquitted: 0,
+            accompanied: false,
         };
         Self {
             rows: [row; ROWS_MAX],

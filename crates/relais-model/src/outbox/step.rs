@@ -50,7 +50,7 @@ pub(super) fn enabled(config: &RelayConfig, state: &RelayState, actions: &mut Ve
     for worker in 0..config.workers {
         of_lane(config, state, worker, actions);
         of_fetch(config, state, worker, actions);
-        of_settlement(state, worker, actions);
+        of_settlement(config, state, worker, actions);
         for row in config.rows() {
             of_item(config, state, worker, row, actions);
         }
@@ -200,13 +200,23 @@ fn of_item(
 }
 
 /// One settlement of a worker is on its way at a time; its answer is not read while losses are noted.
-fn of_settlement(state: &RelayState, worker: usize, actions: &mut Vec<RelayAction>) {
+fn of_settlement(
+    config: &RelayConfig,
+    state: &RelayState,
+    worker: usize,
+    actions: &mut Vec<RelayAction>,
+) {
     let me = &state.workers[worker];
     let any = |is: fn(RowStage) -> bool| me.items.iter().any(|item| is(item.stage));
     if !any(|stage| matches!(stage, RowStage::Settling(_))) {
         if any(|stage| matches!(stage, RowStage::Answered(_))) {
             actions.push(RelayAction::Settle(worker));
         }
+        return;
+    }
+    let refused = config.refused.map(|row| me.items[row].stage);
+    let is_refused = refused.is_some_and(|stage| matches!(stage, RowStage::Settling(_)));
+    if is_refused && config.has(RelayBug::RefusedTogether) {
         return;
     }
     if any(|stage| stage == RowStage::Noted) {
@@ -225,7 +235,8 @@ fn alone(config: &RelayConfig, me: &RelayWorker, row: usize) -> bool {
     let suspect = |item: &RelayItem| config.treatment(*item) == Treatment::SendAlone;
     let flies = |item: &RelayItem| !matches!(item.stage, RowStage::Idle | RowStage::Queued);
     let busy = |(other, item): (usize, &RelayItem)| other != row && flies(item) && suspect(item);
-    !suspect(&me.items[row]) || !me.items.iter().enumerate().any(busy)
+    let together = config.has(RelayBug::SuspectsTogether);
+    together || !suspect(&me.items[row]) || !me.items.iter().enumerate().any(busy)
 }
 
 /// The key guard: nothing of the key before this row, in flight or failed. An accepted row need not be

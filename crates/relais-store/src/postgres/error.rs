@@ -133,7 +133,7 @@ fn by_code(code: &str, message: &str) -> Failure {
     } else if matches!(code.get(..2), Some("28" | "3D" | "3F")) {
         StoreError::setup(format!("{text}; check user, password, database and schema in the URL"))
     } else if state == SqlState::IN_FAILED_SQL_TRANSACTION
-        || matches!(code.get(..2), Some("22" | "23" | "54"))
+        || matches!(code.get(..2), Some("09" | "22" | "23" | "27" | "44" | "54" | "P0"))
     {
         StoreError::invalid(text)
     } else {
@@ -184,6 +184,10 @@ mod tests {
             check(code, "unavailable");
         }
         for code in ["22P02", "22021", "23505", "23514", "54000", "25P02"] {
+            check(code, "invalid");
+        }
+        // `RAISE EXCEPTION` of a trigger of the application, and what else refuses a change.
+        for code in ["P0001", "P0004", "09000", "27000", "44000"] {
             check(code, "invalid");
         }
         for code in ["42P01", "42501", "28P01", "3D000"] {

@@ -4,6 +4,7 @@
 //! is checked; after it, its result is committed. So the next worker can continue the job at any point,
 //! and a worker that lost it changes nothing more.
 
+mod commit;
 mod rows;
 mod settle;
 
@@ -13,13 +14,10 @@ use std::{
 };
 
 use relais_core::{
-    bulk::{
-        Advance, BulkJob, BulkLease, BulkStep, CallProblem, JobFence, JobTakeover, Phase, Remote,
-        next,
-    },
+    bulk::{Advance, BulkJob, BulkStep, CallProblem, JobFence, JobTakeover, Phase, Remote, next},
     delivery::{Delivery, Problem},
     fault::Fault,
-    store::{Payloads, Store, StoreFuture},
+    store::{Payloads, Store},
 };
 
 use self::rows::answers_missing;
@@ -29,13 +27,14 @@ use super::{
     halt::{Halt, Halts},
     halving::JobHalving,
 };
-use crate::{random::random, timing::DatabaseBackoff};
+use crate::{random::random, refused::RefusedKeys};
 
 pub(crate) struct JobDriver {
     store: Arc<dyn Store>,
     caller: BulkCaller,
     settings: Arc<BulkSettings>,
     halving: Arc<JobHalving>,
+    refused: RefusedKeys,
     job: BulkJob,
     /// The last worker was lost with the rows in its memory: each of them is a suspect.
     suspect: bool,
@@ -54,7 +53,7 @@ impl JobDriver {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         caller: BulkCaller,
-        (settings, halving): (Arc<BulkSettings>, Arc<JobHalving>),
+        (settings, halving, refused): (Arc<BulkSettings>, Arc<JobHalving>, RefusedKeys),
         JobTakeover { job, after_loss }: JobTakeover,
         (fence, lease): (JobFence, Duration),
     ) -> Self {
@@ -64,6 +63,7 @@ impl JobDriver {
             caller,
             settings,
             halving,
+            refused,
             suspect: after_loss && (job.phase.is_before_upload() || job.phase == Phase::Uploading),
             job,
             fence,
@@ -324,61 +324,6 @@ impl JobDriver {
         self.persist(move |store| store.advance_bulk(fence.clone(), step.clone())).await?;
         self.job.phase = Phase::Reconciled;
         Ok(None)
-    }
-
-    /// Checks in the store that this worker still owns the job.
-    async fn prove(&self) -> Result<(), Halt> {
-        let (fence, lease) = (self.fence.clone(), self.lease);
-        let renew = BulkLease::Renew { fence, lease };
-        let held = self.persist(move |store| store.lease_bulk(renew.clone())).await?;
-        held.map(drop).ok_or(Halt::Lost)
-    }
-
-    async fn commit(&mut self, to: Phase, why: Option<&Problem>) -> Result<(), Halt> {
-        self.commit_as(to, None, why.map(note)).await
-    }
-
-    /// Commits a phase, then changes it here. A refusal means that this worker lost the job. Without a new
-    /// phase the fence is checked all the same, before the call that follows.
-    async fn commit_as(
-        &mut self,
-        to: Phase,
-        remote_id: Option<String>,
-        note: Option<String>,
-    ) -> Result<(), Halt> {
-        if to == self.job.phase {
-            return self.prove().await;
-        }
-        let step = Advance { from: self.job.phase, to, remote_id: remote_id.clone(), note };
-        let fence = self.fence.clone();
-        if !self.persist(move |store| store.advance_bulk(fence.clone(), step.clone())).await? {
-            return Err(Halt::Lost);
-        }
-        crate::fail_point!("bulk.after_phase");
-        self.job.phase = to;
-        if remote_id.is_some() {
-            self.job.remote_id = remote_id;
-        }
-        Ok(())
-    }
-
-    /// Repeats a store call until the store answers: the effects at the target must be recorded.
-    async fn persist<T>(
-        &self,
-        work: impl for<'a> Fn(&'a dyn Store) -> StoreFuture<'a, T>,
-    ) -> Result<T, Halt> {
-        let mut backoff = DatabaseBackoff::default();
-        loop {
-            match self.halts().unless_lost(work(self.store.as_ref())).await? {
-                Ok(done) => return Ok(done),
-                Err(error) => {
-                    tracing::warn!(
-                        destination = self.job.destination, %error, "database did not answer; waiting"
-                    );
-                }
-            }
-            self.halts().rest(backoff.next_pause()).await?;
-        }
     }
 }
 

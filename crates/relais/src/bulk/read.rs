@@ -56,7 +56,7 @@ impl BulkRelay {
     pub(super) async fn fetch(
         &mut self,
         limit: usize,
-        skip_keys: Vec<String>,
+        mut skip_keys: Vec<String>,
     ) -> Result<Option<(Vec<OwnedLane>, Vec<OutboxRow>)>, StoreError> {
         let keeper = self.reader().keeper();
         let lanes = keeper.usable();
@@ -65,6 +65,7 @@ impl BulkRelay {
         }
         let scope = keeper.fence().scope.clone();
         let payloads = Payloads::Omitted;
+        skip_keys.extend(self.refused.all());
         let fetch = Fetch { payloads, skip_keys, ..Fetch::new(scope, lanes.clone(), limit) };
         Ok(Some((lanes, self.store.fetch_outbox(fetch).await?)))
     }

@@ -59,7 +59,8 @@ impl Relay {
         }
         let Some(fetch) = self.reader.plan() else { return };
         // The database does not hold these keys back yet.
-        self.reader.queues.void(self.forgotten.values().chain(&self.stuck));
+        let refused = self.refused.all();
+        self.reader.queues.void(self.forgotten.values().chain(&refused));
         let (store, request) = (Arc::clone(&self.store), fetch.clone());
         let task = tokio::spawn(async move { store.fetch_outbox(request).await });
         self.read.running = Some((fetch, task));

@@ -10,7 +10,6 @@ use std::{
 
 use futures_util::FutureExt;
 use relais_core::{
-    delivery::Problem,
     lane::Fence,
     outbox::{OutboxFate, OutboxSettlement},
     store::{SettleOutcome, Store, StoreError},
@@ -18,7 +17,12 @@ use relais_core::{
 use tokio::task::{JoinError, JoinHandle};
 
 use super::Relay;
-use crate::{lane_reader::UNSETTLED_MAX, observe::DestinationCounters, timing::SETTLE_WITHIN};
+use crate::{
+    lane_reader::UNSETTLED_MAX,
+    observe::DestinationCounters,
+    refused::{log_refused, refused_fate},
+    timing::SETTLE_WITHIN,
+};
 
 /// The number of results that are settled without waiting for more: half of the maximum, so that calls
 /// continue during the statement.
@@ -210,13 +214,11 @@ impl Relay {
     /// Keeps a row whose every settlement the database refused, so that it is not sent again. If it was
     /// not delivered, its key waits too.
     fn give_up(&mut self, row: i64, reason: &str) {
-        tracing::error!(
-            row,
-            "cannot settle outbox row: {reason}; remove the trigger or constraint on relais_outbox that \
-             refuses the change, then restart this process"
-        );
+        log_refused(row, reason);
         self.reader.queues.end_alone(row);
-        self.stuck.extend(self.forgotten.remove(&row));
+        if let Some(key) = self.forgotten.remove(&row) {
+            self.refused.add(key);
+        }
     }
 }
 
@@ -283,11 +285,8 @@ impl SettlementStatement {
         };
         let answer = settle(row.fate.clone()).await;
         let Err(StoreError::Invalid(reason)) = &answer else { return answer };
-        let delivered = row.fate == OutboxFate::Dispatched;
-        let what = if delivered { "delivered, but " } else { "" };
-        let text = format!("{what}the database refused to record it: {reason}");
-        let problem = Problem::new("STORE_REFUSED", &text);
+        let (dead, problem) = refused_fate(&row.fate, reason, self.park);
         self.counters.failed(&problem);
-        settle(OutboxFate::Dead { attempts: 1, problem, park: self.park }).await
+        settle(dead).await
     }
 }

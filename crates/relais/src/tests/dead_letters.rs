@@ -34,7 +34,7 @@ use crate::{
 /// Does what the payload's `say` says, and writes each message down in the user's table.
 fn obedient(bench: &Bench) -> Arc<dyn Handler> {
     bench.sql("CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY, text TEXT)");
-    sqlite::handler(&bench.sqlite, |tx: &rusqlite::Transaction<'_>, message: Received<Value>| {
+    sqlite::handler(bench.sqlite(), |tx: &rusqlite::Transaction<'_>, message: Received<Value>| {
         tx.execute("INSERT INTO note (text) VALUES (?1)", [&message.message_id]).unwrap();
         match message.payload["say"].as_str() {
             Some("done") => Outcome::Done,

@@ -200,7 +200,7 @@ async fn attempts_dead_letters_and_decisions_of_operators_are_in_the_timeline() 
 async fn handler_attempts_are_explained() {
     let bench = Bench::new().await;
     let handler = relais_store::sqlite::handler(
-        &bench.sqlite,
+        bench.sqlite(),
         |_: &rusqlite::Transaction<'_>, message: crate::Received<Value>| match message.attempt {
             1 => Outcome::retry_after(Duration::from_millis(1), "LOCKED", "the row is locked"),
             _ => Outcome::Done,

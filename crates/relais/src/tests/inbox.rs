@@ -18,9 +18,12 @@ use relais_core::{
     route::Route,
     store::StoreError,
 };
-use relais_store::sqlite;
+use relais_store::{postgres, sqlite};
 
-use super::{ingest::received, support::Bench};
+use super::{
+    ingest::received,
+    support::{Bench, on_both},
+};
 use crate::{
     inbox::{EventAction, InboxWorker},
     worker::run_until_idle,
@@ -58,14 +61,24 @@ pub(super) fn noting(
     bench: &Bench,
     answer: impl Fn(&Received<serde_json::Value>) -> Outcome + Send + Sync + 'static,
 ) -> Arc<dyn Handler> {
-    bench.sql("CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY, text TEXT)");
-    sqlite::handler(
-        &bench.sqlite,
-        move |tx: &rusqlite::Transaction<'_>, message: Received<serde_json::Value>| {
+    let table = "CREATE TABLE IF NOT EXISTS note";
+    let Some(scratch) = bench.postgres() else {
+        bench.sql(&format!("{table} (id INTEGER PRIMARY KEY, text TEXT)"));
+        let note = move |tx: &rusqlite::Transaction<'_>, message: Received<serde_json::Value>| {
             tx.execute("INSERT INTO note (text) VALUES (?1)", [&message.message_id]).unwrap();
             answer(&message)
-        },
-    )
+        };
+        return sqlite::handler(bench.sqlite(), note);
+    };
+    bench.sql(&format!("{table} (id bigserial PRIMARY KEY, text TEXT)"));
+    let answer = Arc::new(answer);
+    let note = async move |tx: &tokio_postgres::Transaction<'_>,
+                           message: Received<serde_json::Value>| {
+        let insert = "INSERT INTO note (text) VALUES ($1)";
+        tx.execute(insert, &[&message.message_id]).await.unwrap();
+        answer(&message)
+    };
+    postgres::handler(scratch.pool(), note)
 }
 
 #[tokio::test]
@@ -160,7 +173,7 @@ async fn a_payload_of_another_shape_fails_clearly() {
         name: String,
     }
     let handler =
-        sqlite::handler(&bench.sqlite, |_: &rusqlite::Transaction<'_>, _: Received<Wanted>| ());
+        sqlite::handler(bench.sqlite(), |_: &rusqlite::Transaction<'_>, _: Received<Wanted>| ());
     run_until_idle(&mut worker(&bench, "w", vec![("T", EventAction::Handler(handler))]).await)
         .await;
     assert_eq!(bench.texts("SELECT error_code FROM relais_inbox"), ["PAYLOAD_SHAPE"]);
@@ -201,7 +214,10 @@ impl Handler for NeverBackFor {
 
 #[tokio::test]
 async fn a_message_that_kills_its_worker_becomes_a_dead_letter_and_its_neighbours_are_handled() {
-    let bench = Bench::new().await;
+    on_both(a_killer_beside_neighbours).await;
+}
+
+async fn a_killer_beside_neighbours(bench: Bench) {
     let body = |of: &str| format!("{{\"type\":\"T\",\"of\":\"{of}\"}}");
     let bodies = [("killer", body("x")), ("2", body("y")), ("3", body("z"))];
     let messages: Vec<_> = bodies.iter().map(|(id, body)| (*id, body.as_str())).collect();

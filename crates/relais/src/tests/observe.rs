@@ -15,7 +15,7 @@ use super::{
     inbox::{accept, noting, route, worker},
     ingest::received,
     remote::RemoteTarget,
-    support::{Bench, Script, drain},
+    support::{Bench, Script, drain, on_both},
 };
 use crate::{
     DestinationSettings,
@@ -233,7 +233,10 @@ async fn each_row_of_a_bulk_job_has_its_span_in_its_own_trace() {
 /// delay on purpose.
 #[tokio::test]
 async fn the_dispatch_latency_of_bulk_rows_is_measured() {
-    let bench = Bench::new().await;
+    on_both(old_rows_in_a_job).await;
+}
+
+async fn old_rows_in_a_job(bench: Bench) {
     let target = RemoteTarget::new();
     bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
     bench.sql("UPDATE relais_outbox SET created_at = '2026-01-01T00:00:00.000Z'");

@@ -14,7 +14,7 @@ use relais_core::{
     retry::RetryPolicy,
 };
 
-use super::support::{Bench, Script, drain};
+use super::support::{Bench, Script, drain, on_both};
 use crate::{DestinationSettings, relay::Relay, worker::Worker};
 
 fn five_attempts() -> DestinationSettings {
@@ -212,16 +212,16 @@ async fn one_message_that_fails_its_whole_call_is_found_by_halving() {
 
 #[tokio::test]
 async fn a_settlement_that_the_database_refuses_concerns_its_own_row_only() {
-    let bench = Bench::new().await;
-    bench.sql(
-        "CREATE TRIGGER refuse BEFORE UPDATE OF status ON relais_outbox \
-         WHEN NEW.status = 'DISPATCHED' AND NEW.msg_key = 'bad' \
-         BEGIN SELECT raise(ABORT, 'not this one'); END",
-    );
+    on_both(one_refused_settlement).await;
+}
+
+async fn one_refused_settlement(bench: Bench) {
+    bench.refuse("bad", "'DISPATCHED'");
     let publisher = Script::new(&[]);
     bench.enqueue(&[("a", "a1"), ("bad", "bad1"), ("b", "b1"), ("bad", "bad2")]).await;
     drain(&mut bench.relay("w", &publisher).await).await;
-    let found = bench.texts("SELECT status || ' ' || coalesce(error_code, '') FROM relais_outbox");
+    let found = bench
+        .texts("SELECT status || ' ' || coalesce(error_code, '') FROM relais_outbox ORDER BY id");
     let refused = "FAILED STORE_REFUSED";
     assert_eq!(found, ["DISPATCHED ", refused, "DISPATCHED ", refused]);
     assert_eq!(publisher.seen().iter().filter(|name| *name == "bad1").count(), 1);
@@ -267,7 +267,10 @@ async fn a_worker_that_lost_its_lanes_changes_nothing() {
 
 #[tokio::test]
 async fn a_message_that_kills_its_worker_becomes_a_dead_letter_and_its_neighbours_are_delivered() {
-    let bench = Bench::new().await;
+    on_both(a_killer_beside_neighbours).await;
+}
+
+async fn a_killer_beside_neighbours(bench: Bench) {
     bench.enqueue(&[("a", "killer"), ("b", "b1"), ("c", "c1")]).await;
     let mut lives = 0;
     while !bench.statuses()[0].starts_with("FAILED") {
@@ -306,7 +309,10 @@ async fn a_message_that_kills_its_worker_becomes_a_dead_letter_and_its_neighbour
 
 #[tokio::test]
 async fn a_process_that_is_lost_again_and_again_makes_no_dead_letter() {
-    let bench = Bench::new().await;
+    on_both(many_losses_of_workers).await;
+}
+
+async fn many_losses_of_workers(bench: Bench) {
     let names: Vec<String> = (0..40).map(|n| format!("m{n}")).collect();
     let messages: Vec<_> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
     bench.enqueue(&messages).await;
@@ -331,7 +337,10 @@ async fn a_process_that_is_lost_again_and_again_makes_no_dead_letter() {
 
 #[tokio::test]
 async fn losses_are_noted_on_what_is_sent_and_not_on_what_waits() {
-    let bench = Bench::new().await;
+    on_both(losses_of_a_backlog).await;
+}
+
+async fn losses_of_a_backlog(bench: Bench) {
     let names: Vec<String> = (0..500).map(|n| format!("m{n}")).collect();
     let messages: Vec<(&str, &str)> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
     bench.enqueue(&messages).await;

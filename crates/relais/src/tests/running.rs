@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     inbox::{accept, noting, worker},
-    support::{Bench, Script, drain},
+    support::{Bench, Script, drain, on_both},
 };
 use crate::{
     App, DestinationSettings, HandlerSettings,
@@ -277,7 +277,10 @@ impl Handler for LosesItsSession {
 
 #[tokio::test]
 async fn a_handler_that_loses_its_session_each_time_uses_attempts_in_the_end() {
-    let bench = Bench::new().await;
+    on_both(lost_sessions).await;
+}
+
+async fn lost_sessions(bench: Bench) {
     let loses = EventAction::Handler(Arc::new(LosesItsSession));
     let notes = EventAction::Handler(noting(&bench, |_| Outcome::Done));
     let mut worker = worker(&bench, "w", vec![("Lose", loses), ("Note", notes)]).await;

@@ -19,6 +19,10 @@ use relais_core::{
     store::{Store, StoreDriver},
 };
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
+use relais_testkit::{
+    Database,
+    database::{PostgresScratch, scratch},
+};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -28,28 +32,75 @@ use crate::{
 };
 
 pub(super) struct Bench {
-    dir: TempDir,
-    pub(super) sqlite: SqliteStore,
+    place: Place,
     pub(super) store: Arc<dyn StoreDriver>,
     pub(super) observer: Observer,
 }
 
+/// The database of a bench.
+enum Place {
+    Sqlite(TempDir, SqliteStore),
+    Postgres(PostgresScratch),
+}
+
+/// Runs a scenario on SQLite, and on PostgreSQL if there is one.
+pub(super) async fn on_both(scenario: impl AsyncFn(Bench)) {
+    scenario(Bench::new().await).await;
+    let Ok(url) = std::env::var("RELAIS_TEST_POSTGRES") else {
+        assert!(std::env::var_os("CI").is_none(), "RELAIS_TEST_POSTGRES must be set in CI");
+        eprintln!("NOT TESTED: workers on PostgreSQL; set RELAIS_TEST_POSTGRES");
+        return;
+    };
+    scenario(Bench::on(Place::Postgres(scratch::postgres(&url).await))).await;
+}
+
 impl Bench {
+    /// Returns a bench on SQLite.
     pub(super) async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("relais.db");
         let sqlite = SqliteStore::open(&path, SqliteOptions::default()).await.unwrap();
         sqlite.migrate().await.unwrap();
-        let store: Arc<dyn StoreDriver> = Arc::new(sqlite.clone());
-        Self { dir, sqlite, store, observer: Observer::default() }
+        Self::on(Place::Sqlite(dir, sqlite))
+    }
+
+    fn on(place: Place) -> Self {
+        let store: Arc<dyn StoreDriver> = match &place {
+            Place::Sqlite(_, store) => Arc::new(store.clone()),
+            Place::Postgres(scratch) => scratch.store(),
+        };
+        Self { place, store, observer: Observer::default() }
+    }
+
+    /// Returns the store of a bench on SQLite.
+    pub(super) fn sqlite(&self) -> &SqliteStore {
+        match &self.place {
+            Place::Sqlite(_, store) => store,
+            Place::Postgres(_) => panic!("this test is for SQLite"),
+        }
+    }
+
+    /// Returns the database of a bench on PostgreSQL.
+    pub(super) fn postgres(&self) -> Option<&PostgresScratch> {
+        match &self.place {
+            Place::Sqlite(..) => None,
+            Place::Postgres(scratch) => Some(scratch),
+        }
     }
 
     pub(super) fn path(&self) -> PathBuf {
-        self.dir.path().join("relais.db")
+        match &self.place {
+            Place::Sqlite(dir, _) => dir.path().join("relais.db"),
+            Place::Postgres(_) => panic!("this test is for SQLite"),
+        }
     }
 
     /// Runs SQL as another program would.
     pub(super) fn sql(&self, sql: &str) {
+        if let Place::Postgres(scratch) = &self.place {
+            ask(scratch, sql);
+            return;
+        }
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         connection.busy_timeout(Duration::from_secs(5)).unwrap();
         connection.execute_batch(sql).unwrap();
@@ -57,6 +108,9 @@ impl Bench {
 
     /// Returns one column of text from SQL.
     pub(super) fn texts(&self, sql: &str) -> Vec<String> {
+        if let Place::Postgres(scratch) = &self.place {
+            return ask(scratch, sql);
+        }
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         let mut statement = connection.prepare(sql).unwrap();
         let rows = statement.query_map([], |row| {
@@ -68,6 +122,33 @@ impl Bench {
             })
         });
         rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    /// Makes the database refuse the changes of the outbox row with this key to some statuses.
+    pub(super) fn refuse(&self, key: &str, statuses: &str) {
+        let condition = format!(
+            "NEW.status IN ({statuses}) AND coalesce(NEW.msg_key, NEW.aggregate_id) = '{key}'"
+        );
+        self.sql(&match &self.place {
+            Place::Sqlite(..) => format!(
+                "CREATE TRIGGER refuse BEFORE UPDATE OF status ON relais_outbox WHEN {condition}
+                 BEGIN SELECT raise(ABORT, 'not this one'); END"
+            ),
+            Place::Postgres(_) => format!(
+                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
+                     AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
+                 CREATE TRIGGER refuse BEFORE UPDATE OF status ON relais_outbox FOR EACH ROW
+                     WHEN ({condition}) EXECUTE FUNCTION refuse()"
+            ),
+        });
+    }
+
+    /// Lets the database accept all changes again.
+    pub(super) fn accept_changes(&self) {
+        self.sql(match &self.place {
+            Place::Sqlite(..) => "DROP TRIGGER refuse",
+            Place::Postgres(_) => "DROP TRIGGER refuse ON relais_outbox",
+        });
     }
 
     /// Expires every lease, as if its worker were lost.
@@ -137,6 +218,28 @@ impl Bench {
     pub(super) fn statuses(&self) -> Vec<String> {
         self.texts("SELECT status || ' ' || attempts FROM relais_outbox ORDER BY id")
     }
+}
+
+/// Runs SQL on a connection of its own, as another program would; returns the first column as text.
+fn ask(scratch: &PostgresScratch, sql: &str) -> Vec<String> {
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&scratch.url(), tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.simple_query(sql).await.unwrap_or_else(|error| panic!("{error:?}\n in: {sql}"))
+        })
+    };
+    // A thread, because the caller is in a runtime.
+    let answers = std::thread::scope(|threads| threads.spawn(run).join().unwrap());
+    let rows = answers.into_iter().filter_map(|answer| match answer {
+        tokio_postgres::SimpleQueryMessage::Row(row) => {
+            Some(row.get(0).unwrap_or("NULL").to_owned())
+        }
+        _ => None,
+    });
+    rows.collect()
 }
 
 pub(super) fn message(key: &str, name: &str) -> NewMessage {

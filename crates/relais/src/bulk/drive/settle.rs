@@ -1,10 +1,12 @@
 //! Settles the rows of a job by the answers of the target.
 
+use std::time::Duration;
+
 use relais_core::{
     delivery::{Delivery, Problem},
     fault::{FailureKind, Fault, Judgement},
     outbox::{OutboxFate, OutboxRow, settle},
-    store::Payloads,
+    store::{Payloads, StoreErrorText},
 };
 
 use super::{JobDriver, note};
@@ -14,11 +16,15 @@ use crate::{
     observe::trace::JobSpan,
     quarantine::job_fate,
     random::random,
+    refused::{log_refused, refused_fate},
     relay::count,
 };
 
 /// Maximum rows settled in one transaction.
 const SETTLED_MAX: usize = 500;
+
+/// The rest of a job with a row that the database does not even release.
+const REFUSED_REST: Duration = Duration::from_secs(30);
 
 /// Returns the fate of a row. After an answer about the whole target the row is released unchanged.
 fn fate(
@@ -91,21 +97,63 @@ impl JobDriver {
 
     async fn write(&self, fates: &[(&OutboxRow, OutboxFate)]) -> Result<(), Halt> {
         for part in fates.chunks(SETTLED_MAX) {
-            let rows: Vec<_> = part.iter().map(|(row, fate)| (row.id, fate.clone())).collect();
-            let fence = self.fence.clone();
-            let settled =
-                self.persist(|store| store.settle_bulk(fence.clone(), rows.clone())).await?;
-            crate::fail_point!("bulk.after_settlement");
-            if settled.refused > 0 {
-                // An operator decided first, or this worker lost the job.
-                self.caller.counters.refused(settled.refused);
-                self.prove().await?;
-            }
+            let rows = part.iter().map(|(row, fate)| (row.id, fate.clone())).collect();
+            let Err(reason) = self.commit_fates(rows).await? else {
+                part.iter().for_each(|(row, fate)| count(&self.caller.counters, row, fate));
+                continue;
+            };
+            tracing::warn!(
+                destination = self.job.destination, %reason,
+                "database refused a batch; settling its rows singly"
+            );
             for (row, fate) in part {
-                count(&self.caller.counters, row, fate);
+                self.settle_one(row, fate).await?;
             }
         }
         Ok(())
+    }
+
+    /// Settles one row after the database refused it or others with it.
+    async fn settle_one(&self, row: &OutboxRow, fate: &OutboxFate) -> Result<(), Halt> {
+        let counters = &self.caller.counters;
+        let Err(reason) = self.commit_fates(vec![(row.id, fate.clone())]).await? else {
+            count(counters, row, fate);
+            return Ok(());
+        };
+        let park = self.settings.destination.on_dead_letter.parks();
+        let (dead, _) = refused_fate(fate, &reason, park);
+        let Err(reason) = self.commit_fates(vec![(row.id, dead.clone())]).await? else {
+            count(counters, row, &dead);
+            return Ok(());
+        };
+        log_refused(row.id, &reason);
+        // Before the row leaves the job: this worker must not plan it again.
+        self.refused.add(row.msg_key.clone());
+        let left_out = self.commit_fates(vec![(row.id, OutboxFate::Untouched)]).await?;
+        if let Err(reason) = left_out {
+            tracing::error!(row = row.id, %reason, "outbox row stays in its bulk job");
+            self.halts().rest(REFUSED_REST).await?;
+        }
+        Ok(())
+    }
+
+    /// Commits fates of rows; the inner error is the reason why the database refuses one of them.
+    async fn commit_fates(
+        &self,
+        rows: Vec<(i64, OutboxFate)>,
+    ) -> Result<Result<(), StoreErrorText>, Halt> {
+        let fence = self.fence.clone();
+        let settled = self.attempt(|store| store.settle_bulk(fence.clone(), rows.clone())).await?;
+        crate::fail_point!("bulk.after_settlement");
+        match settled {
+            Ok(settled) if settled.refused > 0 => {
+                // An operator decided first, or this worker lost the job.
+                self.caller.counters.refused(settled.refused);
+                self.prove().await?;
+                Ok(Ok(()))
+            }
+            settled => Ok(settled.map(drop)),
+        }
     }
 
     /// Releases the rows of a job that failed before any of them was tried. They are sent again in smaller
