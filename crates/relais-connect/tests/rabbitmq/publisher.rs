@@ -39,14 +39,21 @@ async fn a_message_is_persistent_and_has_the_properties_of_amqp() {
 }
 
 #[tokio::test]
-async fn an_unroutable_message_has_the_reason_of_the_broker() {
+async fn an_unroutable_address_pauses_the_destination_only_if_every_message_has_it() {
     let Some(world) = classic().await else { return };
-    let settings = RabbitPublisherSettings { routing_key: template("nowhere"), ..world.target() };
-    let deliveries = publish(settings, 0..3).await;
-    for delivery in &deliveries {
-        let Delivery::Reject { problem } = delivery else { panic!("{delivery:?}") };
-        assert_eq!(problem.code, "RABBITMQ_UNROUTABLE");
-        assert!(problem.message.contains("312 NO_ROUTE") && problem.message.contains("`nowhere`"));
+    for (key, is_fixed) in [("nowhere", true), ("nowhere.{{key}}", false)] {
+        let settings = RabbitPublisherSettings { routing_key: template(key), ..world.target() };
+        for delivery in publish(settings, 0..3).await {
+            match &delivery {
+                Delivery::Misconfigured { after: Some(_), .. } => assert!(is_fixed, "{delivery:?}"),
+                Delivery::Reject { .. } => assert!(!is_fixed, "{delivery:?}"),
+                _ => panic!("{delivery:?}"),
+            }
+            let (problem, _) = delivery.problem().unwrap();
+            assert_eq!(problem.code, "RABBITMQ_UNROUTABLE");
+            assert!(problem.message.contains("312 NO_ROUTE"), "{problem:?}");
+            assert!(problem.message.contains("`nowhere"), "{problem:?}");
+        }
     }
 }
 
