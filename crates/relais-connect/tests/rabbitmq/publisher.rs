@@ -147,6 +147,26 @@ async fn an_envelope_of_masstransit_comes_back_as_the_payload() {
 }
 
 #[tokio::test]
+async fn a_cloudevent_comes_back_as_the_payload() {
+    let Some(world) = classic().await else { return };
+    let envelope = RabbitEnvelope::CloudEvents;
+    let settings = RabbitPublisherSettings { envelope, ..world.target() };
+    assert_eq!(publish(settings, 0..1).await, [Delivery::Accepted]);
+    let mut origin = world.origin();
+    origin.envelope = envelope;
+    let mut source = relais_connect::rabbitmq::RabbitSource::new(origin).unwrap();
+    use relais_core::source::Source;
+    let batch = soon("it arrives", source.next(10)).await.unwrap();
+    let (row, sent) = (&batch.messages[0], outbox_row(0, "k-0"));
+    assert_eq!(row.message_id, sent.message_id.to_string());
+    assert_eq!(row.content, relais_core::inbox::Content::Json(sent.payload));
+    assert_eq!(row.headers.get("event-type"), Some("OrderCreated"));
+    assert_eq!(row.headers.get("cloudEvents:specversion"), Some("1.0"), "as it is sent");
+    assert_eq!(row.headers.get("ce-subject"), Some("k-0"));
+    source.close().await;
+}
+
+#[tokio::test]
 async fn a_check_names_what_is_missing() {
     let Some(world) = classic().await else { return };
     let connection = world.connection();
