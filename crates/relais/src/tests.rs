@@ -24,3 +24,4 @@ mod repair;
 mod running;
 mod settle;
 mod support;
+mod waiting_delivery;

@@ -165,34 +165,6 @@ async fn a_lone_message_that_fails_uses_no_attempt_and_stops_no_other() {
 }
 
 #[tokio::test]
-async fn messages_that_wait_hold_their_keys_use_no_attempt_and_open_no_breaker() {
-    let bench = Bench::new().await;
-    let problem = || relais_core::delivery::Problem::new("TOPIC", "it does not exist");
-    let wait = || Delivery::Wait { problem: problem(), after: None };
-    let names: Vec<String> = (0..20).map(|n| format!("w{n}")).collect();
-    let answers: Vec<_> = names.iter().map(|n| (n.as_str(), vec![wait(); 8])).collect();
-    let publisher = Script::new(&answers);
-    for name in &names {
-        bench.enqueue(&[(name, name), (name, "behind")]).await;
-    }
-    let mut relay = bench.relay_with("w", &publisher, five_attempts()).await;
-    for _ in 0..7 {
-        bench.make_due();
-        drain(&mut relay).await;
-    }
-    assert_eq!(bench.statuses(), ["PENDING 0"; 40]);
-    assert_eq!(bench.observer.snapshot().destinations["d"].breaker, Some(BreakerState::Closed));
-    bench.enqueue(&[("healthy", "healthy")]).await;
-    drain(&mut relay).await;
-    assert_eq!(bench.statuses()[40], "DISPATCHED 1", "other keys continue");
-    for _ in 0..3 {
-        bench.make_due();
-        drain(&mut relay).await;
-    }
-    assert_eq!(bench.statuses(), ["DISPATCHED 1"; 41]);
-}
-
-#[tokio::test]
 async fn a_target_that_refuses_everything_costs_five_dead_letters_and_is_reported_as_configuration()
 {
     let bench = Bench::new().await;
