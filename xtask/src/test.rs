@@ -37,6 +37,8 @@ const PROGRAM_OF_TESTS_MAX: Duration = Duration::from_secs(15 * 60);
 const REPEATED_MAX: usize = 3;
 /// The packages whose features must each compile alone.
 const SYSTEM_PACKAGES: [&str; 2] = ["relais-store", "relais-connect"];
+/// The features of the program that add a broker.
+const BROKER_FEATURES: [&str; 4] = ["amqp", "kafka", "nats", "rabbitmq"];
 
 /// Arguments of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -257,6 +259,10 @@ impl TestRun {
         }
         let program = ["check", "--quiet", "-p", "relais-cli", "--no-default-features"];
         self.cargo("relais-cli without the demo", &program)?;
+        for broker in BROKER_FEATURES {
+            let name = format!("relais-cli with only {broker}");
+            self.cargo(&name, &[&program[..], &["--features", broker]].concat())?;
+        }
         Ok(())
     }
 

@@ -186,21 +186,25 @@ pub(crate) struct InitArgs {
 /// The kinds of sources that `relais init` knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum InitSource {
+    Amqp,
     Http,
     Kafka,
     Nats,
     Rabbitmq,
+    Servicebus,
 }
 
 /// The kinds of destinations that `relais init` knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum InitTarget {
+    Amqp,
     Http,
     Kafka,
     Log,
     Nats,
     Rabbitmq,
     Salesforce,
+    Servicebus,
 }
 
 #[derive(Debug, Args)]

@@ -17,7 +17,7 @@ use std::{
 use rdkafka::Message;
 
 use broker::{Broker, header};
-use support::Site;
+use support::{Site, postgres::PostgresSchema};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -100,6 +100,71 @@ fn a_file_of_init_moves_records_from_topic_to_topic() {
     assert_eq!(records[0].payload(), Some(&body[..]));
     assert_eq!(records[0].key(), Some(&b"o-1"[..]), "the aggregate");
     assert_eq!(running.stop().code, 0);
+}
+
+#[test]
+fn messages_to_a_topic_that_does_not_exist_yet_wait_and_those_to_other_topics_are_delivered() {
+    waits_for_the_topic("sqlite:relais.db");
+    if let Some(schema) = PostgresSchema::new() {
+        waits_for_the_topic(&schema.url);
+    }
+}
+
+fn waits_for_the_topic(store: &str) {
+    const EARLY: usize = 8;
+    let Some(broker) = Broker::from_environment() else { return };
+    let (from, known) = (broker.topic("in", 1), broker.topic("Known", 1));
+    let site = Site::with(&format!(
+        "[store]\nurl = \"{store}\"\n\
+         [[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+         group = \"{group}\"\ntopics = [\"{group}\"]\nmessage_id = \"header:message-id\"\n\
+         event_type = \"header:type\"\naggregate_id = \"key\"\n\
+         [[route]]\non = \"Known\"\ndestination = \"out\"\n\
+         [[route]]\non = \"Early\"\ndestination = \"out\"\n\
+         [[destination]]\nname = \"out\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+         topic = \"{known}{{{{payload:/end}}}}\"\n[destination.retry]\nattempts = 1\n",
+        brokers = broker.address,
+        group = from.name,
+        known = known.name,
+    ));
+    let send = |kind: &str, number: usize| {
+        let headers = [("message-id", &*format!("{kind}-{number}")), ("type", kind)];
+        let key = format!("{kind}-{}", number % 4);
+        from.send(&key, &headers, Some(body_of(kind, number).as_bytes()));
+    };
+    for number in 0..EARLY {
+        send("Early", number);
+    }
+    let running = site.run();
+    // The first message of each key.
+    wait_until("they have failed", || {
+        let rows = site.json(&["outbox", "list"]);
+        let failed = |row: &&serde_json::Value| row["error_code"] == "KAFKA_UNKNOWN_TOPIC";
+        rows.as_array().unwrap().iter().filter(failed).count() >= 4
+    });
+    for number in 0..EARLY {
+        send("Known", number);
+    }
+    assert_eq!(known.read(EARLY).len(), EARLY, "other topics continue");
+    assert_eq!(site.json(&["dead-letter", "list"]), serde_json::json!([]));
+    let early = broker.topic_named(&format!("{}-early", known.name), 1);
+    let records = early.read(EARLY);
+    for key in 0..4 {
+        let of_key = |record: &&rdkafka::message::OwnedMessage| {
+            record.key() == Some(format!("Early-{key}").as_bytes())
+        };
+        let bodies: Vec<_> = records.iter().filter(of_key).map(|r| r.payload().unwrap()).collect();
+        let [first, second] = [key, key + 4].map(|number| body_of("Early", number));
+        assert_eq!(bodies, [first.as_bytes(), second.as_bytes()], "in order, each once");
+    }
+    let said = running.stop();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(site.json(&["dead-letter", "list"]), serde_json::json!([]));
+}
+
+fn body_of(kind: &str, number: usize) -> String {
+    let end = if kind == "Early" { "-early" } else { "" };
+    format!("{{\"number\":{number},\"end\":\"{end}\"}}")
 }
 
 #[test]

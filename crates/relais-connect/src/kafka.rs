@@ -14,6 +14,7 @@ mod registry;
 
 mod call;
 mod classify;
+mod closed_topics;
 mod encoder;
 mod producer;
 mod publisher;

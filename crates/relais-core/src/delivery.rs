@@ -75,6 +75,14 @@ pub enum Delivery {
         /// The shortest time until the next call, if the target gave one.
         after: Option<Duration>,
     },
+    /// Something that only some messages need is missing, such as their topic. It waits and holds its
+    /// key; messages of other keys continue. Never uses an attempt.
+    Wait {
+        /// The reason.
+        problem: Problem,
+        /// The shortest time until the next call.
+        after: Option<Duration>,
+    },
     /// Not tried, because an earlier message of its key in the same call was not accepted: it comes
     /// again behind that one.
     Held,
@@ -106,7 +114,8 @@ impl Delivery {
         Self::Outage { problem: Problem::new(code, message), after: None }
     }
 
-    /// Returns the kind of failure, if it failed and the message may be sent again.
+    /// Returns the kind of failure, if it failed and the message may be sent again. A message that waits says
+    /// nothing about its target.
     pub fn failure(&self) -> Option<FailureKind> {
         match self {
             Self::Retry { .. } | Self::Misconfigured { after: None, .. } => {
@@ -116,7 +125,7 @@ impl Delivery {
             Self::Outage { .. } | Self::Misconfigured { after: Some(_), .. } => {
                 Some(FailureKind::Unreachable)
             }
-            Self::Accepted | Self::Reject { .. } | Self::Held => None,
+            Self::Accepted | Self::Reject { .. } | Self::Wait { .. } | Self::Held => None,
         }
     }
 
@@ -127,6 +136,7 @@ impl Delivery {
             Self::Retry { problem, .. }
             | Self::Busy { problem, .. }
             | Self::Misconfigured { problem, .. }
+            | Self::Wait { problem, .. }
             | Self::Reject { problem }
                 if !WITHOUT_ANSWER.contains(&problem.code.as_str()) =>
             {
@@ -142,6 +152,7 @@ impl Delivery {
             Self::Retry { problem, after }
             | Self::Busy { problem, after }
             | Self::Misconfigured { problem, after }
+            | Self::Wait { problem, after }
             | Self::Outage { problem, after } => Some((problem, *after)),
             Self::Reject { problem } => Some((problem, None)),
             Self::Accepted | Self::Held => None,

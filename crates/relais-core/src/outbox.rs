@@ -197,7 +197,9 @@ pub fn settle(
         Delivery::Held => return OutboxFate::Untouched,
         Delivery::Reject { problem } if judgement.fault == Fault::Target => (problem, None),
         Delivery::Reject { problem } => return dead(problem),
-        Delivery::Retry { problem, after } | Delivery::Busy { problem, after } => (problem, after),
+        Delivery::Retry { problem, after }
+        | Delivery::Busy { problem, after }
+        | Delivery::Wait { problem, after } => (problem, after),
         // Their pause is the destination's, not the row's.
         Delivery::Misconfigured { problem, .. } | Delivery::Outage { problem, .. } => {
             (problem, None)
@@ -248,6 +250,7 @@ mod tests {
             Delivery::retry("500", "oops"),
             Delivery::misconfigured("404", "no such page"),
             Delivery::reject("400", "while nothing is accepted at all"),
+            Delivery::Wait { problem: Problem::new("TOPIC", "missing"), after: None },
         ] {
             let fate = check(4, delivery, Fault::Target);
             let OutboxFate::Wait { pause, lost_workers: 0, .. } = fate else { panic!("{fate:?}") };

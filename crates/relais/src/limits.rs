@@ -360,6 +360,10 @@ impl LimitsState {
                 if spared { Judgement::TARGET } else { Judgement::MESSAGE }
             }
             Delivery::Held => Judgement::TARGET,
+            Delivery::Wait { .. } => {
+                let facts = self.evidence.failed(key, began_ns, now_ns);
+                Judgement { fault: Fault::Target, failures: facts.failures }
+            }
             // Retry, Busy, Misconfigured, Outage.
             _ => {
                 let facts = self.evidence.failed(key, began_ns, now_ns);

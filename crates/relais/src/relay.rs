@@ -195,7 +195,9 @@ impl Relay {
         let row = &entry.row;
         let DestinationSettings { retry, on_dead_letter, .. } = &self.settings;
         let asked = match &delivery {
-            Delivery::Retry { after, .. } | Delivery::Busy { after, .. } => *after,
+            Delivery::Retry { after, .. }
+            | Delivery::Busy { after, .. }
+            | Delivery::Wait { after, .. } => *after,
             _ => None,
         };
         let mut fate = decide(retry, *on_dead_letter, row.attempts, delivery, judgement, random());

@@ -26,3 +26,4 @@ mod running;
 mod settle;
 mod support;
 mod unserved;
+mod waiting_delivery;

@@ -20,18 +20,22 @@ const EXAMPLE: &str = include_str!("init/relais.toml");
 /// Returns the configuration of a source, a route and a destination.
 fn of_pair(from: InitSource, to: InitTarget) -> String {
     let source = match from {
+        InitSource::Amqp => include_str!("init/from-amqp.toml"),
         InitSource::Http => include_str!("init/from-http.toml"),
         InitSource::Kafka => include_str!("init/from-kafka.toml"),
         InitSource::Nats => include_str!("init/from-nats.toml"),
         InitSource::Rabbitmq => include_str!("init/from-rabbitmq.toml"),
+        InitSource::Servicebus => include_str!("init/from-servicebus.toml"),
     };
     let target = match to {
+        InitTarget::Amqp => include_str!("init/to-amqp.toml"),
         InitTarget::Http => include_str!("init/to-http.toml"),
         InitTarget::Kafka => include_str!("init/to-kafka.toml"),
         InitTarget::Log => include_str!("init/to-log.toml"),
         InitTarget::Nats => include_str!("init/to-nats.toml"),
         InitTarget::Rabbitmq => include_str!("init/to-rabbitmq.toml"),
         InitTarget::Salesforce => include_str!("init/to-salesforce.toml"),
+        InitTarget::Servicebus => include_str!("init/to-servicebus.toml"),
     };
     let (head, route) = (include_str!("init/head.toml"), include_str!("init/route.toml"));
     let limits = include_str!("init/tail.toml");

@@ -14,8 +14,9 @@ mod support;
 use std::collections::BTreeMap;
 
 use order_reply::OrderReply;
+use serde_json::Value;
 use server::{Server, wait_until};
-use support::Site;
+use support::{Site, postgres::PostgresSchema};
 
 fn settings(server: &Server) -> String {
     let url = server.url();
@@ -138,11 +139,11 @@ fn everything_arrives_once_and_in_order_through_killed_servers() {
     }
 }
 
-#[test]
-fn a_destination_without_a_stream_pauses_instead_of_making_dead_letters() {
-    let Some(server) = Server::from_environment() else { return };
+/// Sends messages of 20 keys to a destination without a stream, and creates the stream once the destination
+/// pauses. Returns the dead letters after `delivered` messages have arrived.
+fn dead_letters_without_a_stream(server: &Server, settings: &str, delivered: u64) -> Vec<Value> {
     server.create_stream("ORDERS", "orders.>");
-    let site = Site::with(&settings(&server));
+    let site = Site::with(settings);
     let mut running = site.run();
     for number in 0..20 {
         let (id, key) = (format!("m-{number}"), format!("k-{number}"));
@@ -153,11 +154,30 @@ fn a_destination_without_a_stream_pauses_instead_of_making_dead_letters() {
     wait_until("all are acknowledged", || server.open_messages("ORDERS", "relais") == (0, 0));
     running.wait_for("\"cause\":\"configuration\"");
     server.create_stream("BILLING", "billing.>");
-    wait_until("the others are delivered", || server.messages("BILLING") >= 15);
+    wait_until("they are delivered", || server.messages("BILLING") >= delivered);
     let said = running.stop();
     assert_eq!(said.code, 0, "{said:?}");
-    let dead = site.json(&["dead-letter", "list"]);
-    let dead = dead.as_array().unwrap();
+    site.json(&["dead-letter", "list"]).as_array().unwrap().clone()
+}
+
+#[test]
+fn a_fixed_subject_without_a_stream_pauses_the_destination_and_makes_no_dead_letter() {
+    let fixed =
+        |server: &Server| settings(server).replace("billing.{{event_type}}", "billing.orders");
+    let Some(server) = Server::from_environment() else { return };
+    let dead = dead_letters_without_a_stream(&server, &fixed(&server), 20);
+    assert_eq!(dead, [] as [Value; 0]);
+    let Some(schema) = PostgresSchema::new() else { return };
+    let Some(server) = Server::from_environment() else { return };
+    let settings = format!("[store]\nurl = \"{}\"\n{}", schema.url, fixed(&server));
+    let dead = dead_letters_without_a_stream(&server, &settings, 20);
+    assert_eq!(dead, [] as [Value; 0]);
+}
+
+#[test]
+fn subjects_by_template_without_a_stream_pause_the_destination_after_five_dead_letters() {
+    let Some(server) = Server::from_environment() else { return };
+    let dead = dead_letters_without_a_stream(&server, &settings(&server), 15);
     assert!(dead.len() <= 5, "{dead:#?}");
     for letter in dead {
         assert_eq!(letter["error_class"], "NATS_UNROUTABLE", "{letter:#}");

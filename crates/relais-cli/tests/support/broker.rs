@@ -42,10 +42,15 @@ impl Broker {
     /// Creates a topic with a unique name, which is deleted afterwards.
     pub(crate) fn topic(&self, what: &str, partitions: i32) -> Topic<'_> {
         let name = format!("relais-{what}-{}", uuid::Uuid::new_v4().simple());
-        let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
+        self.topic_named(&name, partitions)
+    }
+
+    /// Creates a topic with this name, which is deleted afterwards.
+    pub(crate) fn topic_named(&self, name: &str, partitions: i32) -> Topic<'_> {
+        let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
         let made = self.runtime.block_on(self.admin().create_topics([&topic], &options()));
         assert!(made.as_ref().is_ok_and(|topics| topics[0].is_ok()), "{made:?}");
-        Topic { broker: self, name, partitions }
+        Topic { broker: self, name: name.to_owned(), partitions }
     }
 
     fn admin(&self) -> AdminClient<DefaultClientContext> {

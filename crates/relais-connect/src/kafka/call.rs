@@ -22,7 +22,7 @@ use relais_core::{
 use tokio::time::Instant;
 
 use super::{
-    classify::{self, KafkaVerdict},
+    classify::{self, KafkaVerdict, TopicOrigin},
     producer::{DeliveryReports, KafkaProducer, ProducerError, Report},
     publisher::KafkaPublisher,
     record::OutgoingRecord,
@@ -80,11 +80,11 @@ impl<'a> PublishCall<'a> {
     fn address(&mut self) {
         let mut topics: HashMap<&'a str, String> = HashMap::new();
         for (at, row) in self.rows.iter().enumerate() {
-            let (key, found) = (row.msg_key.as_str(), topic_of(self.publisher, row));
+            let (key, found) = (row.msg_key.as_str(), self.topic_of(row));
             let first = topics.get(key);
             let (topic, delivery) = match found {
                 _ if self.blocked.contains(key) => (String::new(), Some(Delivery::Held)),
-                Err(why) => (String::new(), Some(Delivery::reject("KAFKA_TOPIC", &why))),
+                Err(delivery) => (String::new(), Some(delivery)),
                 Ok(topic) if first.is_some_and(|first| *first != topic) => {
                     (String::new(), Some(Delivery::Held))
                 }
@@ -102,23 +102,36 @@ impl<'a> PublishCall<'a> {
         self.blocked.clear();
     }
 
-    /// Classifies the failure of a row. If each row names its topic, a topic that does not exist is the failure of
-    /// its rows, and not of the destination.
-    fn failure(&self, code: Code, at: usize) -> Delivery {
-        match classify::delivery(code, &self.topics[at]) {
-            Delivery::Misconfigured { problem, after } if !self.publisher.topic().is_fixed() => {
-                Delivery::Retry { problem, after }
-            }
-            delivery => delivery,
+    /// Returns the topic of a row, or the delivery of a row that is not sent.
+    fn topic_of(&self, row: &OutboxRow) -> Result<String, Delivery> {
+        let rejected = |why: String| Delivery::reject("KAFKA_TOPIC", &why);
+        let topic = self.publisher.topic().fill(row).map_err(rejected)?;
+        if self.publisher.origin() == TopicOrigin::Fixed {
+            return Ok(topic);
         }
+        topic_name(&topic).map_err(|why| rejected(format!("`{topic}` {why}")))?;
+        match self.publisher.closed_topics().reason(&topic, Instant::now()) {
+            Some(code) => Err(classify::delivery(code, &topic, TopicOrigin::OfMessage)),
+            None => Ok(topic),
+        }
+    }
+
+    /// Classifies the failure of a row.
+    fn failure(&self, code: Code, at: usize) -> Delivery {
+        let topic = &self.topics[at];
+        let delivery = classify::delivery(code, topic, self.publisher.origin());
+        if matches!(delivery, Delivery::Wait { .. }) {
+            self.publisher.closed_topics().note(topic, code, Instant::now());
+        }
+        delivery
     }
 
     pub(super) async fn run(mut self) -> Vec<Delivery> {
         if let Some(encoder) = self.publisher.encoder() {
             self.encode(encoder).await;
-            if self.deliveries.iter().all(Option::is_some) {
-                return self.answers();
-            }
+        }
+        if self.deliveries.iter().all(Option::is_some) {
+            return self.answers();
         }
         match self.together().await {
             Ok(()) => self.one_by_one().await,
@@ -216,7 +229,9 @@ impl<'a> PublishCall<'a> {
                     clean = false;
                     match classify::verdict(code) {
                         KafkaVerdict::Again | KafkaVerdict::Suspect => None,
-                        KafkaVerdict::Configuration
+                        KafkaVerdict::Topic
+                        | KafkaVerdict::TopicName
+                        | KafkaVerdict::Configuration
                         | KafkaVerdict::Retry
                         | KafkaVerdict::Outage => Some(self.failure(code, at)),
                     }
@@ -301,15 +316,6 @@ impl<'a> PublishCall<'a> {
         };
         self.rows.iter().zip(self.deliveries).map(answer).collect()
     }
-}
-
-/// Returns the topic of a row, or why it has none.
-fn topic_of(publisher: &KafkaPublisher, row: &OutboxRow) -> Result<String, String> {
-    let topic = publisher.topic().fill(row)?;
-    if !publisher.topic().is_fixed() {
-        topic_name(&topic).map_err(|why| format!("`{topic}` {why}"))?;
-    }
-    Ok(topic)
 }
 
 /// Returns how long to wait while the cluster is in this state; `None` means the whole time of the

@@ -15,6 +15,10 @@ pub(super) const CONFIGURATION_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KafkaVerdict {
     /// No message of this topic is accepted before an operator acts.
+    Topic,
+    /// No topic can have this name.
+    TopicName,
+    /// No message is accepted before an operator acts.
     Configuration,
     /// A message of the batch is refused. Sending each alone shows which one.
     Suspect,
@@ -32,19 +36,19 @@ type ErrorRow = (&'static [Code], KafkaVerdict, &'static str, &'static str);
 const TABLE: &[ErrorRow] = &[
     (
         &[Code::UnknownTopic, Code::UnknownTopicOrPartition, Code::UnknownTopicId],
-        KafkaVerdict::Configuration,
+        KafkaVerdict::Topic,
         "KAFKA_UNKNOWN_TOPIC",
         "the topic does not exist; create it (its messages wait until then)",
     ),
     (
         &[Code::InvalidTopic],
-        KafkaVerdict::Configuration,
+        KafkaVerdict::TopicName,
         "KAFKA_INVALID_TOPIC",
         "the cluster does not allow a topic of this name; change `topic`",
     ),
     (
         &[Code::TopicAuthorizationFailed],
-        KafkaVerdict::Configuration,
+        KafkaVerdict::Topic,
         "KAFKA_TOPIC_AUTHORIZATION",
         "this client may not write to the topic; grant it WRITE (its messages wait until then)",
     ),
@@ -176,16 +180,29 @@ pub(super) fn verdict(code: Code) -> KafkaVerdict {
     row(code).1
 }
 
+/// The origin of a topic's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TopicOrigin {
+    /// The configuration: what is wrong with the topic concerns every message.
+    Fixed,
+    /// The message: it concerns the messages of this topic.
+    OfMessage,
+}
+
 /// Returns the delivery of a message that was sent alone.
-pub(super) fn delivery(code: Code, topic: &str) -> Delivery {
+pub(super) fn delivery(code: Code, topic: &str, origin: TopicOrigin) -> Delivery {
     let problem = problem(code, topic, "");
-    match verdict(code) {
-        KafkaVerdict::Suspect => Delivery::Reject { problem },
-        KafkaVerdict::Configuration => {
-            Delivery::Misconfigured { problem, after: Some(CONFIGURATION_PAUSE) }
+    let after = Some(CONFIGURATION_PAUSE);
+    match (verdict(code), origin) {
+        (KafkaVerdict::Suspect, _) | (KafkaVerdict::TopicName, TopicOrigin::OfMessage) => {
+            Delivery::Reject { problem }
         }
-        KafkaVerdict::Outage => Delivery::Outage { problem, after: None },
-        KafkaVerdict::Retry | KafkaVerdict::Again => Delivery::Retry { problem, after: None },
+        (KafkaVerdict::Topic, TopicOrigin::OfMessage) => Delivery::Wait { problem, after },
+        (KafkaVerdict::Topic | KafkaVerdict::TopicName | KafkaVerdict::Configuration, _) => {
+            Delivery::Misconfigured { problem, after }
+        }
+        (KafkaVerdict::Outage, _) => Delivery::Outage { problem, after: None },
+        (KafkaVerdict::Retry | KafkaVerdict::Again, _) => Delivery::Retry { problem, after: None },
     }
 }
 
@@ -206,9 +223,11 @@ mod tests {
 
     #[test]
     fn every_code_has_its_verdict() {
-        use KafkaVerdict::{Again, Configuration, Outage, Retry, Suspect};
+        use KafkaVerdict::{Again, Configuration, Outage, Retry, Suspect, Topic, TopicName};
         let table = [
-            (Configuration, &[Code::UnknownTopic, Code::TopicAuthorizationFailed, Code::SSL][..]),
+            (Topic, &[Code::UnknownTopic, Code::TopicAuthorizationFailed][..]),
+            (TopicName, &[Code::InvalidTopic]),
+            (Configuration, &[Code::SSL]),
             (Suspect, &[Code::MessageSizeTooLarge, Code::InvalidRecord, Code::PolicyViolation]),
             (Outage, &[Code::AllBrokersDown, Code::BrokerTransportFailure, Code::MessageTimedOut]),
             (Outage, &[Code::NotEnoughReplicas, Code::QueueFull, Code::RequestTimedOut]),
@@ -233,9 +252,22 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_topic_concerns_its_own_messages_if_each_message_names_one() {
+        let of = |code| delivery(code, "orders", TopicOrigin::OfMessage);
+        for code in [Code::UnknownTopic, Code::TopicAuthorizationFailed] {
+            assert!(matches!(of(code), Delivery::Wait { after: Some(_), .. }), "{code}");
+        }
+        assert!(matches!(of(Code::InvalidTopic), Delivery::Reject { .. }));
+        // Credentials and TLS are those of all messages.
+        for code in [Code::Authentication, Code::SSL, Code::ClusterAuthorizationFailed] {
+            assert!(matches!(of(code), Delivery::Misconfigured { after: Some(_), .. }), "{code}");
+        }
+    }
+
+    #[test]
     fn a_problem_says_what_to_do_about_which_topic() {
         let Delivery::Misconfigured { problem, after: Some(_) } =
-            delivery(Code::UnknownTopic, "orders")
+            delivery(Code::UnknownTopic, "orders", TopicOrigin::Fixed)
         else {
             panic!("a missing topic is a configuration error")
         };

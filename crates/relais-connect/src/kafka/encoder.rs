@@ -245,12 +245,12 @@ fn failure(error: &RegistryError, is_fixed: bool) -> Delivery {
     }
 }
 
-/// Classifies what concerns a subject: the destination if it has one subject, else the message.
+/// Classifies what concerns a subject: the destination if it has one subject, else the messages of the subject.
 fn misconfigured(code: &str, text: &str, is_fixed: bool) -> Delivery {
     let problem = Problem::new(code, text);
     let after = Some(CONFIGURATION_PAUSE);
     match is_fixed {
         true => Delivery::Misconfigured { problem, after },
-        false => Delivery::Retry { problem, after },
+        false => Delivery::Wait { problem, after },
     }
 }

@@ -21,8 +21,15 @@ use relais_core::{
 use tokio::time::Instant;
 
 use super::{
-    KafkaConnection, KafkaEncoding, call::PublishCall, classify, client_log::ClientLog, config,
-    encoder::ValueEncoder, producer::KafkaProducer, record::RecordFormat,
+    KafkaConnection, KafkaEncoding,
+    call::PublishCall,
+    classify::{self, TopicOrigin},
+    client_log::ClientLog,
+    closed_topics::ClosedTopics,
+    config,
+    encoder::ValueEncoder,
+    producer::KafkaProducer,
+    record::RecordFormat,
 };
 use crate::{kafka_settings::topic_template, template::RoutingTemplate};
 
@@ -92,6 +99,7 @@ pub struct KafkaPublisher {
     alone: ClientConfig,
     log: Arc<ClientLog>,
     producers: Mutex<Producers>,
+    closed_topics: ClosedTopics,
 }
 
 #[derive(Default)]
@@ -132,12 +140,31 @@ impl KafkaPublisher {
             true => RecordFormat::CloudEvents { content_type },
             false => RecordFormat::Plain,
         };
-        let producers = Mutex::default();
-        Ok(Self { topic, format, encoder, patience, together, alone, log, producers })
+        let (producers, closed_topics) = (Mutex::default(), ClosedTopics::default());
+        Ok(Self {
+            topic,
+            format,
+            encoder,
+            patience,
+            together,
+            alone,
+            log,
+            producers,
+            closed_topics,
+        })
     }
 
     pub(super) fn topic(&self) -> &RoutingTemplate {
         &self.topic
+    }
+
+    /// Returns whether a problem of a topic concerns all messages.
+    pub(super) fn origin(&self) -> TopicOrigin {
+        if self.topic.is_fixed() { TopicOrigin::Fixed } else { TopicOrigin::OfMessage }
+    }
+
+    pub(super) fn closed_topics(&self) -> &ClosedTopics {
+        &self.closed_topics
     }
 
     pub(super) fn format(&self) -> RecordFormat {

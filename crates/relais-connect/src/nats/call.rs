@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     api::{self, PublishAnswer},
-    classify::{self, NatsAddress, NatsFailure},
+    classify::{self, NatsFailure},
     connection::OpenNatsConnection,
     outgoing::SubjectMessage,
     publisher::NatsPublisher,
@@ -89,7 +89,7 @@ impl<'a> NatsPublishCall<'a> {
     ) -> NatsRoundEnd {
         let mut refusals = connection.refusals();
         let doubt = Instant::now() + DOUBT_AFTER;
-        let mut in_doubt = self.publisher.address() == NatsAddress::OfMessage;
+        let mut in_doubt = true;
         let mut sending: FuturesUnordered<_> = heads
             .iter()
             .filter_map(|at| Some((*at, self.messages[*at].as_ref()?)))
@@ -127,7 +127,7 @@ impl<'a> NatsPublishCall<'a> {
                 }
                 () = tokio::time::sleep_until(doubt), if in_doubt => {
                     in_doubt = false;
-                    self.reject_without_stream(connection, heads).await;
+                    self.fail_without_stream(connection, heads).await;
                     if heads.iter().all(|at| self.deliveries[*at].is_some()) {
                         return NatsRoundEnd::Complete;
                     }
@@ -137,20 +137,29 @@ impl<'a> NatsPublishCall<'a> {
         }
     }
 
-    /// Rejects messages that wait for an answer on a subject without a stream: a program that listens
+    /// Fails messages that wait for an answer on a subject without a stream: a program that listens
     /// to it gets them and acknowledges nothing.
-    async fn reject_without_stream(&mut self, connection: &OpenNatsConnection, heads: &[usize]) {
+    async fn fail_without_stream(&mut self, connection: &OpenNatsConnection, heads: &[usize]) {
+        let address = self.publisher.address();
+        let mut known: HashMap<String, bool> = HashMap::new();
         for at in
             heads.iter().filter(|at| self.deliveries[**at].is_none()).copied().collect::<Vec<_>>()
         {
             let Some(message) = &self.messages[at] else { continue };
-            let asking = api::streams_of(connection, &message.subject);
-            match tokio::time::timeout_at(self.deadline, asking).await {
-                Ok(Ok(streams)) if streams.is_empty() => {
-                    self.deliveries[at] = Some(classify::unacknowledged(&message.subject));
+            let subject = message.subject.as_str();
+            let is_without = match known.get(subject) {
+                Some(is_without) => *is_without,
+                None => {
+                    let asking = api::streams_of(connection, subject);
+                    let answer = tokio::time::timeout_at(self.deadline, asking).await;
+                    // Otherwise it has a stream, or JetStream does not answer either.
+                    matches!(answer, Ok(Ok(streams)) if streams.is_empty())
                 }
-                // It has a stream, or JetStream does not answer either.
-                _ => {}
+            };
+            known.insert(subject.to_owned(), is_without);
+            if is_without {
+                let failure = classify::unacknowledged(subject);
+                self.deliveries[at] = Some(failure.delivery(address));
             }
         }
     }
@@ -194,7 +203,7 @@ impl<'a> NatsPublishCall<'a> {
         }
     }
 
-    /// Asks for the streams of subjects that did not answer: without one a message is rejected;
+    /// Asks for the streams of subjects that did not answer: without one a message is unroutable;
     /// with one, or if JetStream does not answer either, it is an outage.
     async fn explain_unroutable(&mut self, connection: &OpenNatsConnection, unroutable: &[usize]) {
         let mut known: HashMap<String, Delivery> = HashMap::new();
@@ -214,7 +223,7 @@ impl<'a> NatsPublishCall<'a> {
         let asking = api::streams_of(connection, subject);
         match tokio::time::timeout_at(self.deadline, asking).await {
             Ok(Ok(streams)) => match streams.first() {
-                None => classify::unroutable(subject),
+                None => classify::unroutable(subject).delivery(self.publisher.address()),
                 Some(stream) => classify::without_leader(stream),
             },
             Ok(Err(failure)) => failure.delivery(self.publisher.address()),

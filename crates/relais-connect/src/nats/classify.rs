@@ -127,6 +127,8 @@ const FORBIDDEN: (&str, &str) = (
     "NATS_FORBIDDEN",
     "this user may not write to this subject; grant it the permission (its messages wait until then)",
 );
+const UNROUTABLE: (&str, &str) =
+    ("NATS_UNROUTABLE", "no stream has the subject; add it to one (then retry the dead letters)");
 
 /// One error with its verdict.
 #[derive(Clone, Debug)]
@@ -265,25 +267,16 @@ pub(super) enum NatsAddress {
     OfMessage,
 }
 
-/// Returns the delivery of a message whose subject no stream has.
-pub(super) fn unroutable(subject: &str) -> Delivery {
-    Delivery::reject(
-        "NATS_UNROUTABLE",
-        &format!(
-            "no stream has the subject `{subject}`; add it to one, then retry (503 no responders)"
-        ),
-    )
+/// Returns the failure of a message whose subject no stream has.
+pub(super) fn unroutable(subject: &str) -> NatsFailure {
+    let why = format!("subject `{subject}`: 503 no responders");
+    NatsFailure::new(NatsVerdict::Address, UNROUTABLE, &why)
 }
 
-/// Returns the delivery of a message that a program got and no stream.
-pub(super) fn unacknowledged(subject: &str) -> Delivery {
-    Delivery::reject(
-        "NATS_UNROUTABLE",
-        &format!(
-            "no stream has the subject `{subject}`, and the program that listens to it acknowledges \
-             nothing; add it to a stream, then retry"
-        ),
-    )
+/// Returns the failure of a message that a program got and no stream.
+pub(super) fn unacknowledged(subject: &str) -> NatsFailure {
+    let why = format!("subject `{subject}`: the program that listens to it acknowledges nothing");
+    NatsFailure::new(NatsVerdict::Address, UNROUTABLE, &why)
 }
 
 /// Returns the delivery of a message whose stream exists and does not answer.
@@ -371,6 +364,17 @@ mod tests {
         let all = failure.delivery(NatsAddress::Fixed);
         assert!(matches!(all, Delivery::Misconfigured { after: Some(_), .. }));
         assert!(matches!(failure.delivery(NatsAddress::OfMessage), Delivery::Reject { .. }));
+    }
+
+    #[test]
+    fn a_subject_without_a_stream_is_a_configuration_error_only_if_every_message_has_it() {
+        for failure in [unroutable("orders"), unacknowledged("orders")] {
+            assert!(failure.problem.message.contains("`orders`"), "{failure:?}");
+            let all = failure.delivery(NatsAddress::Fixed);
+            assert!(matches!(all, Delivery::Misconfigured { after: Some(_), .. }));
+            let one = failure.delivery(NatsAddress::OfMessage);
+            assert!(matches!(one, Delivery::Reject { .. }));
+        }
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl NatsPublisherSettings {
 /// ```
 ///
 /// The stable message id is in `Nats-Msg-Id`, so that the stream recognises a message that is sent
-/// again. A message whose subject no stream has is rejected. It connects with the first message, and
+/// again. A message whose subject no stream has is rejected; if all have that subject, the destination pauses. It connects with the first message, and
 /// again after a failure.
 pub struct NatsPublisher {
     name: String,

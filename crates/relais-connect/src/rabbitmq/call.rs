@@ -85,9 +85,7 @@ impl<'a> RabbitPublishCall<'a> {
         let is_shared = match failure.verdict {
             RabbitVerdict::Outage | RabbitVerdict::Configuration => true,
             // The routing key may still be the cause of a refused permission.
-            RabbitVerdict::Address => {
-                address == RabbitAddress::Fixed && self.publisher.format().routing_key.is_fixed()
-            }
+            RabbitVerdict::Address => self.publisher.route() == RabbitAddress::Fixed,
             RabbitVerdict::Message | RabbitVerdict::Suspect => false,
         };
         if is_shared || open.len() == 1 {
@@ -133,13 +131,13 @@ impl<'a> RabbitPublishCall<'a> {
             reason = connection.until_blocked() => Err(classify::blocked(&reason)),
             () = tokio::time::sleep_until(self.deadline) => Err(classify::timed_out()),
         };
+        let route = self.publisher.route();
         for (at, confirmation) in answers.confirmed {
-            self.deliveries[at] = Some(
-                answers
-                    .returned
-                    .get(&self.id(at))
-                    .map_or_else(|| delivery(&confirmation), classify::returned),
-            );
+            let returned = answers.returned.get(&self.id(at));
+            self.deliveries[at] = Some(match returned {
+                Some(message) => classify::returned(message, route),
+                None => delivery(&confirmation),
+            });
         }
         match exchanged {
             Ok(Ok(channel)) => {

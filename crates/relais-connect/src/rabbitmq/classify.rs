@@ -198,12 +198,12 @@ impl RabbitFailure {
     }
 }
 
-/// The origin of the exchange's name.
+/// The origin of the exchange's name, or of exchange and routing key together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RabbitAddress {
-    /// The configuration: an unknown exchange concerns every message.
+    /// The configuration: a wrong name concerns every message.
     Fixed,
-    /// The message: an unknown exchange concerns this one.
+    /// The message: a wrong name concerns this one.
     OfMessage,
 }
 
@@ -211,17 +211,25 @@ fn is_soft(kind: &AMQPErrorKind) -> bool {
     matches!(kind, AMQPErrorKind::Soft(_))
 }
 
-/// Returns the delivery of a message that no queue received.
-pub(super) fn returned(message: &BasicReturnMessage) -> Delivery {
+/// Returns the delivery of a message that no queue received. `route` is the origin of its exchange and
+/// routing key.
+pub(super) fn returned(message: &BasicReturnMessage, route: RabbitAddress) -> Delivery {
     let (exchange, key) = (message.exchange.as_str(), message.routing_key.as_str());
-    Delivery::reject(
-        "RABBITMQ_UNROUTABLE",
-        &format!(
-            "no queue is bound to exchange `{exchange}` for routing key `{key}`; bind one, then \
-             retry ({} {})",
-            message.reply_code, message.reply_text
-        ),
-    )
+    let next = match route {
+        RabbitAddress::Fixed => "bind one (messages wait until then)",
+        RabbitAddress::OfMessage => "bind one, then retry",
+    };
+    let detail = format!(
+        "no queue is bound to exchange `{exchange}` for routing key `{key}`; {next} ({} {})",
+        message.reply_code, message.reply_text
+    );
+    let problem = Problem::new("RABBITMQ_UNROUTABLE", &detail);
+    match route {
+        RabbitAddress::Fixed => {
+            Delivery::Misconfigured { problem, after: Some(CONFIGURATION_PAUSE) }
+        }
+        RabbitAddress::OfMessage => Delivery::Reject { problem },
+    }
 }
 
 /// Returns the delivery of a message that a queue could not store.

@@ -134,6 +134,11 @@ impl RabbitPublisher {
         }
     }
 
+    /// Returns whose fault it is if no queue is bound for exchange and routing key.
+    pub(super) fn route(&self) -> RabbitAddress {
+        if self.format.routing_key.is_fixed() { self.address() } else { RabbitAddress::OfMessage }
+    }
+
     /// Returns the open connection; opens one if there is none. The error is the delivery of every
     /// message that waits for it.
     pub(super) async fn open(&self, deadline: Instant) -> Result<Arc<OpenConnection>, Delivery> {

@@ -1,8 +1,12 @@
 //! Checks of the publisher that only AMQP 1.0 needs, with each broker.
 
 use fe2o3_amqp_types::messaging::MessageId;
-use relais_connect::amqp::{AmqpConnection, AmqpPublisher, AmqpPublisherSettings, RoutingTemplate};
-use relais_core::{delivery::Delivery, outbox::OutboxRow, publisher::Publisher};
+use relais_connect::amqp::{
+    AmqpConnection, AmqpEnvelope, AmqpPublisher, AmqpPublisherSettings, AmqpSource, RoutingTemplate,
+};
+use relais_core::{
+    delivery::Delivery, inbox::Content, outbox::OutboxRow, publisher::Publisher, source::Source,
+};
 use relais_testkit::connector::{outbox_row, soon};
 
 use crate::fixture::{Broker, World, server};
@@ -155,6 +159,27 @@ async fn a_broker_without_logins_is_reached_anonymously() {
     let settings = AmqpPublisherSettings { connection, ..world.target() };
     let deliveries = publish(settings, &rows(0..1)).await;
     assert!(matches!(deliveries[0], Delivery::Misconfigured { .. }), "{deliveries:?}");
+}
+
+#[tokio::test]
+async fn a_cloudevent_comes_back_as_the_payload() {
+    for broker in Broker::ALL {
+        let Some(world) = World::new(broker).await else { return };
+        let envelope = AmqpEnvelope::CloudEvents;
+        let settings = AmqpPublisherSettings { envelope, ..world.target() };
+        assert_eq!(publish(settings, &rows(0..1)).await, [Delivery::Accepted]);
+        let mut origin = world.origin();
+        origin.envelope = envelope;
+        let mut source = AmqpSource::new(origin).unwrap();
+        let batch = soon("it arrives", source.next(10)).await.unwrap();
+        let (row, sent) = (&batch.messages[0], outbox_row(0, "k-0"));
+        assert_eq!(row.message_id, sent.message_id.to_string());
+        assert_eq!(row.content, Content::Json(sent.payload));
+        assert_eq!(row.headers.get("event-type"), Some("OrderCreated"));
+        assert_eq!(row.headers.get("cloudEvents:specversion"), Some("1.0"), "as it is sent");
+        assert_eq!(row.headers.get("ce-subject"), Some("k-0"));
+        source.close().await;
+    }
 }
 
 #[tokio::test]

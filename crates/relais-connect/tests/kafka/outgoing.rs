@@ -91,6 +91,7 @@ pub(crate) fn codes(deliveries: &[Delivery]) -> Vec<&str> {
         Delivery::Misconfigured { .. } => "misconfigured",
         Delivery::Reject { .. } => "reject",
         Delivery::Outage { .. } => "outage",
+        Delivery::Wait { .. } => "wait",
         _ => "unknown",
     };
     deliveries.iter().map(code).collect()

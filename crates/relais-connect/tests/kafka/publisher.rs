@@ -311,6 +311,41 @@ async fn an_unknown_topic_is_a_configuration_error_until_it_exists() {
 }
 
 #[tokio::test]
+async fn messages_of_an_unknown_topic_wait_if_each_message_names_its_topic() {
+    let Some(brokers) = broker("an unknown topic of some messages") else { return };
+    let name = format!("publisher-{}", uuid::Uuid::now_v7());
+    let topic = |end: &str| format!("{name}-{end}");
+    crate::outgoing::create(&brokers, &topic("known"), 1, &[]).await;
+    let publisher = publisher(&brokers, &format!("{name}-{{{{payload:/end}}}}"));
+    let row = |id: i64, key: &str, end: &str| {
+        let mut row = row(id, key);
+        row.payload = format!("{{\"id\":{id},\"end\":\"{end}\"}}");
+        row
+    };
+    let rows = [
+        row(1, "a", "missing"),
+        row(2, "a", "missing"),
+        row(3, "b", "known"),
+        row(4, "c", "not a name"),
+        row(5, "d", "missing"),
+    ];
+    // The second call knows that the topic is missing.
+    for _ in 0..2 {
+        let deliveries = publisher.publish(&rows).await;
+        assert_eq!(codes(&deliveries), ["wait", "held", "accepted", "reject", "wait"]);
+        assert_eq!(problem(&deliveries[0]).0, "KAFKA_UNKNOWN_TOPIC");
+        assert!(problem(&deliveries[0]).1.contains("-missing`: the topic does not exist"));
+    }
+    crate::outgoing::create(&brokers, &topic("missing"), 1, &[]).await;
+    let waiting = [rows[0].clone(), rows[1].clone(), rows[4].clone()];
+    crate::outgoing::deliver(&publisher, &waiting).await;
+    let mut ids: Vec<i64> = read(&brokers, &topic("missing")).iter().map(id).collect();
+    assert!(ids.iter().position(|id| *id == 1) < ids.iter().position(|id| *id == 2), "{ids:?}");
+    ids.sort_unstable();
+    assert_eq!(ids, [1, 2, 5]);
+}
+
+#[tokio::test]
 async fn a_refused_connection_is_an_outage() {
     let mut settings = settings("127.0.0.1:1", "orders");
     settings.timeout = Duration::from_secs(60);

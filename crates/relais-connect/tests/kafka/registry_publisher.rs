@@ -132,7 +132,7 @@ async fn json_is_sent_behind_the_id_of_its_schema() {
     publisher.close().await;
     let wrong = KafkaEncoding { encoder: KafkaEncoder::ConfluentAvro, ..encoding };
     let deliveries = place.publisher(wrong).publish(&[row(2, "a")]).await;
-    assert_eq!(codes(&deliveries), ["retry"], "the subject is that of one message");
+    assert_eq!(codes(&deliveries), ["wait"], "the subject is that of one message");
     assert_eq!(problem(&deliveries[0]).0, "REGISTRY_SCHEMA");
 }
 

@@ -39,15 +39,22 @@ async fn a_message_that_is_sent_again_is_stored_once() {
 }
 
 #[tokio::test]
-async fn an_unroutable_message_has_the_reason_of_the_server() {
+async fn an_unroutable_subject_pauses_the_destination_only_if_every_message_has_it() {
     let Some(world) = stream().await else { return };
     let subject = format!("{}.nowhere", world.name);
-    let settings = NatsPublisherSettings { subject: template(&subject), ..world.target() };
-    for delivery in publish(settings, 0..3).await {
-        let Delivery::Reject { problem } = &delivery else { panic!("{delivery:?}") };
-        assert_eq!(problem.code, "NATS_UNROUTABLE");
-        assert!(problem.message.contains("503 no responders"), "{problem:?}");
-        assert!(problem.message.contains(&subject), "{problem:?}");
+    for (text, is_fixed) in [(subject.clone(), true), (format!("{subject}.{{{{key}}}}"), false)] {
+        let settings = NatsPublisherSettings { subject: template(&text), ..world.target() };
+        for delivery in publish(settings, 0..3).await {
+            match &delivery {
+                Delivery::Misconfigured { after: Some(_), .. } => assert!(is_fixed, "{delivery:?}"),
+                Delivery::Reject { .. } => assert!(!is_fixed, "{delivery:?}"),
+                _ => panic!("{delivery:?}"),
+            }
+            let (problem, _) = delivery.problem().unwrap();
+            assert_eq!(problem.code, "NATS_UNROUTABLE");
+            assert!(problem.message.contains("503 no responders"), "{problem:?}");
+            assert!(problem.message.contains(&subject), "{problem:?}");
+        }
     }
 }
 

@@ -39,14 +39,21 @@ async fn a_message_is_persistent_and_has_the_properties_of_amqp() {
 }
 
 #[tokio::test]
-async fn an_unroutable_message_has_the_reason_of_the_broker() {
+async fn an_unroutable_address_pauses_the_destination_only_if_every_message_has_it() {
     let Some(world) = classic().await else { return };
-    let settings = RabbitPublisherSettings { routing_key: template("nowhere"), ..world.target() };
-    let deliveries = publish(settings, 0..3).await;
-    for delivery in &deliveries {
-        let Delivery::Reject { problem } = delivery else { panic!("{delivery:?}") };
-        assert_eq!(problem.code, "RABBITMQ_UNROUTABLE");
-        assert!(problem.message.contains("312 NO_ROUTE") && problem.message.contains("`nowhere`"));
+    for (key, is_fixed) in [("nowhere", true), ("nowhere.{{key}}", false)] {
+        let settings = RabbitPublisherSettings { routing_key: template(key), ..world.target() };
+        for delivery in publish(settings, 0..3).await {
+            match &delivery {
+                Delivery::Misconfigured { after: Some(_), .. } => assert!(is_fixed, "{delivery:?}"),
+                Delivery::Reject { .. } => assert!(!is_fixed, "{delivery:?}"),
+                _ => panic!("{delivery:?}"),
+            }
+            let (problem, _) = delivery.problem().unwrap();
+            assert_eq!(problem.code, "RABBITMQ_UNROUTABLE");
+            assert!(problem.message.contains("312 NO_ROUTE"), "{problem:?}");
+            assert!(problem.message.contains("`nowhere"), "{problem:?}");
+        }
     }
 }
 
@@ -136,6 +143,26 @@ async fn an_envelope_of_masstransit_comes_back_as_the_payload() {
     assert_eq!(row.content, relais_core::inbox::Content::Json(sent.payload));
     assert_eq!(row.headers.get("event-type"), Some("OrderCreated"));
     assert_eq!(row.headers.get("content-type"), Some("application/vnd.masstransit+json"));
+    source.close().await;
+}
+
+#[tokio::test]
+async fn a_cloudevent_comes_back_as_the_payload() {
+    let Some(world) = classic().await else { return };
+    let envelope = RabbitEnvelope::CloudEvents;
+    let settings = RabbitPublisherSettings { envelope, ..world.target() };
+    assert_eq!(publish(settings, 0..1).await, [Delivery::Accepted]);
+    let mut origin = world.origin();
+    origin.envelope = envelope;
+    let mut source = relais_connect::rabbitmq::RabbitSource::new(origin).unwrap();
+    use relais_core::source::Source;
+    let batch = soon("it arrives", source.next(10)).await.unwrap();
+    let (row, sent) = (&batch.messages[0], outbox_row(0, "k-0"));
+    assert_eq!(row.message_id, sent.message_id.to_string());
+    assert_eq!(row.content, relais_core::inbox::Content::Json(sent.payload));
+    assert_eq!(row.headers.get("event-type"), Some("OrderCreated"));
+    assert_eq!(row.headers.get("cloudEvents:specversion"), Some("1.0"), "as it is sent");
+    assert_eq!(row.headers.get("ce-subject"), Some("k-0"));
     source.close().await;
 }
 
