@@ -4,9 +4,11 @@
 //! a bad sample. All findings are printed, with what to do.
 
 mod conformance;
+mod connectors;
 mod dependencies;
 mod docs;
 mod licences;
+mod limits;
 mod lints;
 mod literals;
 mod proofs;
@@ -48,7 +50,7 @@ impl fmt::Display for TidyFinding {
 }
 
 /// Checks that need only the files of the repository.
-const CHECKS: [fn(&Tree) -> Vec<TidyFinding>; 21] = [
+const CHECKS: [fn(&Tree) -> Vec<TidyFinding>; 26] = [
     rust::sizes,
     rust::module_docs,
     rust::unfinished,
@@ -61,12 +63,17 @@ const CHECKS: [fn(&Tree) -> Vec<TidyFinding>; 21] = [
     docs::named_tests,
     docs::links,
     docs::machine_paths,
+    docs::hidden_traits,
     proofs::named_tests,
     proofs::whole_map,
     dependencies::single_versions,
     dependencies::sqlite_is_sound,
     lints::every_package_takes_ours,
     conformance::every_check_is_listed,
+    connectors::listed,
+    limits::seams,
+    limits::examples,
+    limits::readme,
     words::banned,
     type_names::unique,
     type_names::nouns,

@@ -6,7 +6,7 @@ import { age, ago, brief, count, duration, milliseconds, moment, rate } from "./
 import { button, empty, errorText, facts, heading, notice, panel, soft, split, status } from "./parts.js";
 import { destinations } from "./state.js";
 import { gridPage } from "./grid.js";
-import { decide, follow, pauseButton, said, settle } from "./dialog.js";
+import { changed, decide, follow, pauseButton, settle } from "./dialog.js";
 import { configuration } from "./configuration.js";
 import { current } from "./live.js";
 
@@ -104,7 +104,7 @@ function actions(context, { name, guard }, path) {
     text: "Each process sends one message at once as a probe. If the target accepts it, the breaker closes and deliveries resume; otherwise it opens again.",
     confirm: "Reset breaker",
     act: (who) => post(`${path}/reset-breaker`, who),
-  }), said("Circuit breaker reset."));
+  }), changed("Circuit breaker reset."));
   const limit = button("Change limits", () => changeLimits(context, name, guard, path), { picture: "open" });
   const reset = guard?.breaker && guard.breaker !== "closed"
     ? button("Reset breaker", close, { picture: "retry" })

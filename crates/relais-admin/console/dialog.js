@@ -53,12 +53,12 @@ export function decide({ title, text, confirm, danger = false, preview = null, a
   });
 }
 
-/** Reports a decision (`said` is a text or a function of the answer) and reloads the page. A conflict is shown above the current state. */
-export async function settle(context, decision, said) {
+/** Reports a decision (`notice` is a text or a function of the answer) and reloads the page. A conflict is shown above the current state. */
+export async function settle(context, decision, notice) {
   try {
     const answer = await decision;
     if (answer === null) return;
-    toast(typeof said === "function" ? said(answer) : said);
+    toast(typeof notice === "function" ? notice(answer) : notice);
     refresh();
     context.reload();
   } catch (problem) {
@@ -77,12 +77,12 @@ export function retryButton(context, path) {
 export function pauseButton(context, path, { name, pause, label = "" }, paused, resumed) {
   const [word, text, picture] = pause ? ["Resume", resumed, "run"] : ["Pause", paused, "pause"];
   const act = (who) => post(`${path}/${word.toLowerCase()}`, who);
-  const ask = () => settle(context, decide({ title: `${word} ${name}`, text, confirm: word, act }), said(pause ? "Resumed." : "Paused."));
+  const ask = () => settle(context, decide({ title: `${word} ${name}`, text, confirm: word, act }), changed(pause ? "Resumed." : "Paused."));
   return button(`${word}${label}`, ask, { picture, kind: pause ? "primary" : "" });
 }
 
 /** Returns what is reported after a change that may not have been needed. */
-export function said(words) {
+export function changed(words) {
   return (answer) => (answer.result === "unchanged" ? "No change: this was already its state." : words);
 }
 

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
-use relais::{App, Message, Outbox, Store, log::LogPublisher, sqlite};
+use relais::{App, Message, Outbox, log::LogPublisher, sqlite};
 use relais_admin::{AdminParts, AdminToken};
 use sqlx::SqlitePool;
 use tokio::net::TcpListener;

@@ -184,11 +184,19 @@ fn parse(
     let (findings, shown) = Default::default();
     let file = SettingsFile { file: &name, text, folder, environment, findings, shown };
     let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
+    let foreign = if errors.is_empty() { None } else { other_format(text) };
+    if let Some((format, place)) = foreign {
+        let message = format!(
+            "the file is {format}; relais reads TOML, such as `[store]` and `url = \"sqlite:relais.db\"`"
+        );
+        file.report(Severity::Error, place, "", &message);
+    }
+    for error in errors.iter().filter(|_| foreign.is_none()) {
         // Only the message: the library's own report quotes the line, which may hold a secret.
         let place = error.span().map_or_else(FilePlace::default, |span| FilePlace::of(text, span));
         file.report(Severity::Error, place, "", error.message());
     }
+    let syntax_errors = file.findings.borrow().len();
     let settings = {
         let root = file.root(table.get_ref());
         let settings = settings(&root, folder, environment);
@@ -206,7 +214,7 @@ fn parse(
             finding.excerpt = excerpt::excerpt(text, finding.place, &values, &shown);
         }
     } else {
-        findings.truncate(errors.len());
+        findings.truncate(syntax_errors);
         // Only a line before which the syntax is right.
         findings.sort_by_key(|finding| finding.place);
         let first = findings.first_mut().filter(|finding| finding.place.line > 0);
@@ -216,6 +224,31 @@ fn parse(
     }
     findings.sort_by_key(|finding| finding.place);
     (settings, findings)
+}
+
+/// Returns the name of a format that is often taken for TOML, with the first line that shows it.
+fn other_format(text: &str) -> Option<(&'static str, FilePlace)> {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_end();
+        if !content.is_empty() && !content.starts_with('#') {
+            let place = FilePlace::of(text, start..start + content.len());
+            return format_of(content).map(|format| (format, place));
+        }
+        start += line.len();
+    }
+    None
+}
+
+/// Returns the format of a line that no TOML file begins with.
+fn format_of(line: &str) -> Option<&'static str> {
+    let is_name = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    if line.trim_start().starts_with('{') {
+        return Some("JSON");
+    }
+    let (key, value) = line.split_once(':').unwrap_or((line, "="));
+    let is_entry = is_name(key) && (value.is_empty() || value.starts_with(' '));
+    (line == "---" || is_entry).then_some("YAML")
 }
 
 fn settings(

@@ -1,11 +1,11 @@
 //! The address of a message at a broker: text with places of the message in it.
 //!
-//! Pure. A broker's own rules for such names are checked by its connector. `{{event_type}}`, `{{aggregate_type}}`, `{{aggregate_id}}`, `{{key}}`, `{{destination}}`,
-//! `{{header:NAME}}` and `{{payload:/JSON/POINTER}}` are replaced; everything else stays.
+//! Pure. A broker's own rules for such names are checked by its connector. `{{event_type}}`,
+//! `{{aggregate_type}}`, `{{aggregate_id}}`, `{{key}}`, `{{destination}}`, `{{header:NAME}}` and `{{payload:/JSON/POINTER}}` are replaced; everything else stays.
 
 use std::{fmt, str::FromStr};
 
-use relais_core::{json, outbox::OutboxRow};
+use relais_core::{InvalidSettings, json, outbox::OutboxRow};
 
 const PLACES: &str = "use `{{event_type}}`, `{{aggregate_type}}`, `{{aggregate_id}}`, `{{key}}`, \
                       `{{destination}}`, `{{header:NAME}}` or `{{payload:/JSON/POINTER}}`";
@@ -71,9 +71,9 @@ impl TemplatePart {
 }
 
 impl FromStr for TemplatePart {
-    type Err = String;
+    type Err = InvalidSettings;
 
-    fn from_str(place: &str) -> Result<Self, String> {
+    fn from_str(place: &str) -> Result<Self, InvalidSettings> {
         match place.split_once(':') {
             Some(("header", name)) if !name.is_empty() => Ok(Self::Header(name.to_owned())),
             Some(("payload", pointer)) if pointer.is_empty() || pointer.starts_with('/') => {
@@ -84,16 +84,16 @@ impl FromStr for TemplatePart {
             None if place == "aggregate_id" => Ok(Self::AggregateId),
             None if place == "key" => Ok(Self::Key),
             None if place == "destination" => Ok(Self::Destination),
-            _ => Err(format!("has an unknown place; {PLACES}")),
+            _ => Err(format!("has an unknown place; {PLACES}").into()),
         }
     }
 }
 
 impl FromStr for RoutingTemplate {
-    type Err = String;
+    type Err = InvalidSettings;
 
     /// Errors do not repeat the text: it may come from the environment.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, InvalidSettings> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once("{{") {
             let (place, after) = after.split_once("}}").ok_or("has `{{` without `}}`")?;
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn an_unknown_place_is_an_error_that_does_not_repeat_the_text() {
         for text in ["{{secret}}", "{{header:}}", "{{payload:secret}}", "{{secret"] {
-            let why = text.parse::<RoutingTemplate>().unwrap_err();
+            let why = text.parse::<RoutingTemplate>().unwrap_err().to_string();
             assert!(!why.contains("secret"), "{why}");
         }
     }

@@ -222,6 +222,16 @@ pub struct AuditFilter {
     pub limit: usize,
 }
 
+/// An adopted table, with what is wrong with it: a missing column or right, a missing or disabled trigger, results
+/// that cannot be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AdoptedProblems {
+    /// The table as the configuration names it.
+    pub table: String,
+    /// Each with the next step; none if the adoption works.
+    pub problems: Vec<String>,
+}
+
 /// A database server as operators see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreDescription {
@@ -229,12 +239,15 @@ pub struct StoreDescription {
     pub server: String,
     /// Warnings about the connection for the operator, as sentences for the log.
     pub warnings: Vec<String>,
+    /// The adopted tables, compared with their configuration; none if no table is adopted.
+    pub adopted: Vec<AdoptedProblems>,
 }
 
 /// The reads that operators use. Every method is one bounded read.
 #[async_trait]
 pub trait Inspect: Send + Sync {
-    /// Returns the server and warnings about its connection.
+    /// Returns the server, warnings about its connection, and what is wrong with adopted tables. Changes
+    /// nothing.
     async fn describe(&self) -> StoreResult<StoreDescription>;
 
     /// Returns the numbers of rows by state, the backlogs, parked keys and workers.

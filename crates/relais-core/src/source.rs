@@ -19,6 +19,7 @@ pub struct SourceBatch {
 
 /// The reason why a source returned no messages.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SourceError {
     /// It may work again later; the worker waits and asks again.
     #[error("source unavailable: {0}")]

@@ -214,16 +214,6 @@ pub struct MigrationOutcome {
     pub applied: Vec<String>,
 }
 
-/// An adopted table, with what is wrong with it: a missing column or right, a missing or disabled trigger, results
-/// that cannot be written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct AdoptedProblems {
-    /// The table as the configuration names it.
-    pub table: String,
-    /// Each with the next step; none if the adoption works.
-    pub problems: Vec<String>,
-}
-
 /// A change of rows that settles none of them.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,6 +227,9 @@ pub enum RowMark {
     /// ([`PROCESS_TYPE_PAUSED`](crate::control::PROCESS_TYPE_PAUSED)), after a worker has noticed a resume.
     /// Rows of types that are still paused wait again.
     ResumedProcessTypes,
+    /// Handles rows of adopted tables that applications changed, and writes results that could not be written
+    /// when the rows were settled; all of them count as settled. A store without adopted tables has none.
+    AdoptedTables,
 }
 
 /// The calls of the engine, and of applications that write in a transaction of relais's own. A driver
@@ -355,19 +348,6 @@ pub trait Store: Send + Sync {
         fence: JobFence,
         rows: Vec<(i64, OutboxFate)>,
     ) -> StoreResult<SettleOutcome>;
-
-    // ---- adopted tables -----------------------------------------------------------------------
-
-    /// Handles changes that applications made to rows of adopted tables, and writes results that could not be
-    /// written when the rows were settled; returns how many. A store without adopted tables has none.
-    async fn follow_adopted(&self) -> StoreResult<u64> {
-        Ok(0)
-    }
-
-    /// Compares the adopted tables with their configuration. Changes nothing.
-    async fn adopted_problems(&self) -> StoreResult<Vec<AdoptedProblems>> {
-        Ok(Vec::new())
-    }
 
     // ---- processes ----------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ use relais_core::{
     repair::{Mode, Repair, ReprocessOutcome},
     report::{Report, ReportUpdate},
     store::{
-        AdoptedProblems, Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark,
-        SettleOutcome, Store, StoreDriver, StoreError, StoreFuture, StoreResult, WorkQuery,
+        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
+        StoreDriver, StoreError, StoreFuture, StoreResult, WorkQuery,
     },
 };
 use uuid::Uuid;
@@ -208,8 +208,6 @@ impl Store for FaultyStore {
         lease_bulk(lease: BulkLease) -> Option<JobTakeover>;
         advance_bulk(fence: JobFence, advance: Advance) -> bool;
         bulk_rows(job: Uuid, after: i64, limit: usize, payloads: Payloads) -> Vec<OutboxRow>;
-        follow_adopted() -> u64;
-        adopted_problems() -> Vec<AdoptedProblems>;
         load_processes(wanted: Vec<ProcessRef>) -> Vec<Option<Process>>;
         fire_timers(owner: TimerOwner, limit: usize) -> FiredTimers;
         cleanup(retention: Retention, mode: CleanupMode) -> CleanupCounts;

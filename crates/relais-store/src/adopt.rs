@@ -11,10 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use relais_core::{
-    inbox::InboxFate,
-    store::{AdoptedProblems, StoreError},
-};
+use relais_core::{inbox::InboxFate, inspect::AdoptedProblems, store::StoreError};
 use serde::Serialize;
 
 pub use self::layout::{ADOPT_COLUMNS, ADOPT_STATES, AdoptDestination, AdoptPreset, Adoption};

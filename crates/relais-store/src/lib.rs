@@ -1,9 +1,14 @@
 //! The databases that keep relais's rows, one feature each.
 //!
-//! Invariant: nothing here knows a broker, retries or emits metrics. SQL lives in `.sql` files with
-//! the same names in every driver.
+//! Invariant: nothing here knows a broker, emits metrics or decides about retries of messages. A driver may
+//! repeat a transaction that failed because of a concurrent one. SQL lives in `.sql` files with the same names
+//! in every driver.
 
 #![warn(missing_docs)]
+
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[macro_use]
+mod application;
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub mod adopt;

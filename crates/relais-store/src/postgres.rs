@@ -59,15 +59,16 @@ use relais_core::{
     bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    inspect::Inspect,
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{CleanupCounts, CleanupMode, Retention},
+    query::{CleanupCounts, CleanupMode, Overview, Retention},
     report::ReportUpdate,
     store::{
-        AdoptedProblems, Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark,
-        SettleOutcome, Store, StoreError, StoreResult, WorkQuery,
+        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
+        StoreError, StoreResult, WorkQuery,
     },
 };
 use uuid::Uuid;
@@ -184,6 +185,8 @@ impl fmt::Debug for PostgresStore {
         f.debug_struct("PostgresStore").finish_non_exhaustive()
     }
 }
+
+application_methods!(PostgresStore);
 
 #[async_trait]
 impl Store for PostgresStore {
@@ -302,17 +305,22 @@ impl Store for PostgresStore {
     }
 
     async fn mark_rows(&self, mark: RowMark) -> StoreResult<SettleOutcome> {
-        self.engine()
-            .run(mark, |client, _, mark| match mark {
-                RowMark::LostWorker { fence, rows } => {
-                    Box::pin(quarantine::note_loss(client, fence, rows))
-                }
-                RowMark::EndQuarantine { fence, lanes } => {
-                    Box::pin(quarantine::end(client, fence, lanes))
-                }
-                RowMark::ResumedProcessTypes => Box::pin(control::wake_paused(client)),
-            })
-            .await
+        // Tables of the application may be slow or locked, so they get no connection of the engine.
+        let pool = match mark {
+            RowMark::AdoptedTables => self.others(),
+            _ => self.engine(),
+        };
+        pool.run(mark, |client, shared, mark| match mark {
+            RowMark::LostWorker { fence, rows } => {
+                Box::pin(quarantine::note_loss(client, fence, rows))
+            }
+            RowMark::EndQuarantine { fence, lanes } => {
+                Box::pin(quarantine::end(client, fence, lanes))
+            }
+            RowMark::ResumedProcessTypes => Box::pin(control::wake_paused(client)),
+            RowMark::AdoptedTables => Box::pin(adopt::follow(client, shared)),
+        })
+        .await
     }
 
     async fn controls(&self) -> StoreResult<Vec<Control>> {
@@ -361,14 +369,6 @@ impl Store for PostgresStore {
                 Box::pin(bulk::settle(client, &shared.adopted, fence, rows))
             })
             .await
-    }
-
-    async fn adopted_problems(&self) -> StoreResult<Vec<AdoptedProblems>> {
-        adopt::problems(self).await
-    }
-
-    async fn follow_adopted(&self) -> StoreResult<u64> {
-        self.others().run((), |client, shared, ()| Box::pin(adopt::follow(client, shared))).await
     }
 
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>> {

@@ -49,15 +49,16 @@ use relais_core::{
     bulk::{Advance, BulkLease, JobFence, JobTakeover},
     control::Control,
     inbox::{AcceptOutcome, InboxRow, InboxSettlement, NewInbox, SourcePosition},
+    inspect::Inspect,
     lane::{Fence, LaneGrant, LaneRelease, LaneRequest, LeaseRenewal, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
     process::{FiredTimers, Process, ProcessRef, TimerOwner},
-    query::{CleanupCounts, CleanupMode, Retention},
+    query::{CleanupCounts, CleanupMode, Overview, Retention},
     report::ReportUpdate,
     store::{
-        AdoptedProblems, Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark,
-        SettleOutcome, Store, StoreError, StoreResult, WorkQuery,
+        Changes, Fetch, MigrationOutcome, OutboxWork, Payloads, RowMark, SettleOutcome, Store,
+        StoreError, StoreResult, WorkQuery,
     },
 };
 use rusqlite::Transaction;
@@ -224,6 +225,8 @@ impl SqliteStore {
     }
 }
 
+application_methods!(SqliteStore);
+
 #[async_trait]
 impl Store for SqliteStore {
     async fn migrate(&self) -> StoreResult<MigrationOutcome> {
@@ -301,12 +304,16 @@ impl Store for SqliteStore {
     }
 
     async fn mark_rows(&self, mark: RowMark) -> StoreResult<SettleOutcome> {
-        let run = move |tx: &Transaction<'_>| match &mark {
-            RowMark::LostWorker { fence, rows } => quarantine::note(tx, fence, rows),
-            RowMark::EndQuarantine { fence, lanes } => quarantine::end(tx, fence, lanes),
-            RowMark::ResumedProcessTypes => control::wake_paused(tx),
-        };
-        self.writer().run(run).await
+        match mark {
+            RowMark::LostWorker { fence, rows } => {
+                self.writer().run(move |tx| quarantine::note(tx, &fence, &rows)).await
+            }
+            RowMark::EndQuarantine { fence, lanes } => {
+                self.writer().run(move |tx| quarantine::end(tx, &fence, &lanes)).await
+            }
+            RowMark::ResumedProcessTypes => self.writer().run(control::wake_paused).await,
+            RowMark::AdoptedTables => adopt::follow(self).await,
+        }
     }
 
     async fn controls(&self) -> StoreResult<Vec<Control>> {
@@ -338,14 +345,6 @@ impl Store for SqliteStore {
     ) -> StoreResult<SettleOutcome> {
         let adopted = Arc::clone(&self.inner.adopted);
         self.writer().run(move |tx| bulk::settle(tx, &adopted, &fence, &rows)).await
-    }
-
-    async fn adopted_problems(&self) -> StoreResult<Vec<AdoptedProblems>> {
-        adopt::problems(self).await
-    }
-
-    async fn follow_adopted(&self) -> StoreResult<u64> {
-        adopt::follow(self).await
     }
 
     async fn load_processes(&self, wanted: Vec<ProcessRef>) -> StoreResult<Vec<Option<Process>>> {

@@ -9,7 +9,7 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use relais_core::{BoxFuture, store::StoreDriver};
 
@@ -22,6 +22,18 @@ pub use self::sqlite::SqliteScratch;
 /// Rows as text, as any client could show them.
 pub type TextRows = Vec<Vec<Option<String>>>;
 
+/// The answer of a database that did not run a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestDatabaseError(String);
+
+impl fmt::Display for TestDatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TestDatabaseError {}
+
 /// A database that a test may look into and change. `SqliteStore` and `PostgresStore` are such, and
 /// what [`scratch`] makes.
 pub trait Database: Send + Sync {
@@ -32,10 +44,10 @@ pub trait Database: Send + Sync {
     fn dialect(&self) -> Dialect;
 
     /// Runs one statement outside relais; how many rows it touched.
-    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>>;
+    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, TestDatabaseError>>;
 
     /// Reads outside relais.
-    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, String>>;
+    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, TestDatabaseError>>;
 }
 
 impl<D: Database + ?Sized> Database for Arc<D> {
@@ -47,11 +59,11 @@ impl<D: Database + ?Sized> Database for Arc<D> {
         (**self).dialect()
     }
 
-    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>> {
+    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, TestDatabaseError>> {
         (**self).execute(sql)
     }
 
-    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, String>> {
+    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, TestDatabaseError>> {
         (**self).query(sql)
     }
 }

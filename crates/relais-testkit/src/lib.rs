@@ -22,7 +22,7 @@ pub mod process_run;
 pub mod proxy;
 
 pub use clock::VirtualClock;
-pub use database::{Database, scratch};
+pub use database::{Database, TestDatabaseError, scratch};
 pub use idempotent::arrived;
 pub use outbox_assert::sent;
 pub use process_run::ProcessRun;

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p relais --features sqlite --example aggregate`
 
-use relais::{Aggregate, Events, Inspect, Message, PersistBlocking, Repository, SaveError};
+use relais::{Aggregate, Events, Message, PersistBlocking, Repository, SaveError};
 use rusqlite::{Connection, Transaction};
 
 #[derive(Message, serde::Serialize)]

@@ -3,7 +3,7 @@
 //! `cargo run -p relais --features sqlite --example idempotent_consumer`
 
 use relais::{
-    BlockingTransaction, Store,
+    BlockingTransaction,
     sqlite::{SqliteOptions, SqliteStore},
 };
 use rusqlite::{Connection, TransactionBehavior};

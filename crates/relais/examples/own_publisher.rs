@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use relais::{App, Delivery, Inspect, Message, Outbox, OutboxRow, Publisher, Store, async_trait};
+use relais::{App, Delivery, Message, Outbox, OutboxRow, Publisher, async_trait};
 use relais_testkit::{Database, scratch};
 
 #[derive(Message, serde::Serialize)]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use relais::process::{self, ProcessRef, ProcessStatus};
-use relais::{App, Delivery, OutboxRow, Publisher, StoreDriver, async_trait};
+use relais::{App, Delivery, OutboxRow, Publisher, async_trait, sqlite::SqliteStore};
 use relais_testkit::{Database, arrived, scratch};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn order() -> Result<process::Definition, process::InvalidDefinition> {
 }
 
 /// Stands for the two services: answers each command at once, through the inbox.
-struct Services(Arc<dyn StoreDriver>);
+struct Services(SqliteStore);
 
 #[async_trait]
 impl Publisher for Services {
@@ -46,7 +46,7 @@ impl Publisher for Services {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let db = scratch::sqlite().await; // a service opens a `SqliteStore`
-    let services = Arc::new(Services(db.store()));
+    let services = Arc::new(Services(SqliteStore::clone(&db)));
     let app = App::new(db.store()).process(order()?).destination("services", services);
     let (operator, running) = (app.operator(), app.start());
     let placed = |id| arrived(id, "OrderPlaced", json!({"id": id}));

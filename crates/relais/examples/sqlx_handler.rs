@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use relais::{App, Inspect, Message, Outbox, Outcome, Received, Store, log::LogPublisher, sqlite};
+use relais::{App, Message, Outbox, Outcome, Received, log::LogPublisher, sqlite};
 use relais_testkit::{Database, arrived, scratch};
 use serde_json::json;
 use sqlx::{SqliteConnection, SqlitePool, sqlite::SqliteConnectOptions};

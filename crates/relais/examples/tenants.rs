@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use relais::{
-    App, Delivery, Message, Outbox, OutboxRow, Publisher, Store, async_trait,
+    App, Delivery, Message, Outbox, OutboxRow, Publisher, async_trait,
     postgres::{PostgresOptions, PostgresStore},
 };
 use tokio_postgres::NoTls;

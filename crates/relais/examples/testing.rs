@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use relais::{CleanupMode, Handler, Message, Outbox, Received, Retention, Store, sqlite};
+use relais::{CleanupMode, Handler, Message, Outbox, Received, Retention, sqlite};
 use relais_testkit::{
     VirtualClock, arrived, assert_idempotent, assert_outbox, database::SqliteScratch, scratch, sent,
 };

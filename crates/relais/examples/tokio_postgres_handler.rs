@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use relais::{App, Message, NewInbox, Outbox, Received, Store, log::LogPublisher, postgres};
+use relais::{App, Message, NewInbox, Outbox, Received, log::LogPublisher, postgres};
 use relais_testkit::{Database, scratch};
 use tokio_postgres::Transaction;
 

@@ -9,10 +9,11 @@ use std::{
 use async_trait::async_trait;
 use relais_core::{
     delivery::Delivery,
+    inspect::AdoptedProblems,
     json,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
-    store::{AdoptedProblems, Store, StoreError},
+    store::{RowMark, StoreDriver, StoreError},
 };
 
 use crate::{
@@ -28,14 +29,14 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 
 /// Handles what applications changed in their adopted tables, and reports tables that no longer fit.
 pub(crate) struct AdoptedFollower {
-    store: Arc<dyn Store>,
+    store: Arc<dyn StoreDriver>,
     observer: Arc<Observer>,
     next: Instant,
     next_check: Instant,
 }
 
 impl AdoptedFollower {
-    pub(crate) fn new(store: Arc<dyn Store>, observer: Arc<Observer>) -> Self {
+    pub(crate) fn new(store: Arc<dyn StoreDriver>, observer: Arc<Observer>) -> Self {
         let now = Instant::now();
         Self { store, observer, next: now, next_check: now }
     }
@@ -43,7 +44,7 @@ impl AdoptedFollower {
     /// Compares the tables with the configuration, and logs what changed.
     async fn check(&mut self) -> Result<(), StoreError> {
         self.next_check = Instant::now() + CHECK_EVERY;
-        let found = self.store.adopted_problems().await?;
+        let found = self.store.describe().await?.adopted;
         for (table, report) in differences(&self.observer.adopted(), &found) {
             match report {
                 Some(problem) => tracing::warn!(table, "adopted table does not fit: {problem}"),
@@ -78,7 +79,7 @@ impl Worker for AdoptedFollower {
         if !wait.is_zero() {
             return Ok(PassOutcome::Idle { at_most: wait });
         }
-        let handled = self.store.follow_adopted().await?;
+        let handled = self.store.mark_rows(RowMark::AdoptedTables).await?.settled;
         if handled > 0 {
             return Ok(PassOutcome::Worked);
         }

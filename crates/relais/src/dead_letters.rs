@@ -39,7 +39,7 @@ pub use self::{
     decision::{
         Basis, DeadLetterDetail, DecisionAuthor, DecisionOutcome, EditValidation, PayloadEdit,
     },
-    many::{DecisionReport, DecisionSummary, HeldKey, Pace, SelectedLetter},
+    many::{DecisionReport, DecisionSummary, KeyLetters, Pace, SelectedLetter},
 };
 
 /// Validates messages, with nothing changed.
@@ -141,7 +141,7 @@ impl DeadLetters {
     }
 
     /// Sends it again: first in its key, attempts from zero.
-    pub async fn replay(
+    pub async fn retry(
         &self,
         id: Uuid,
         by: &DecisionAuthor,
@@ -177,7 +177,7 @@ impl DeadLetters {
     }
 
     /// Closes an undecodable (`SERDE_ERROR`) row: it is `FAILED`, with a dead letter that is resolved.
-    pub async fn discard_unreadable(
+    pub async fn discard_undecodable(
         &self,
         row: i64,
         by: &DecisionAuthor,

@@ -84,7 +84,11 @@ impl Worker for Ingest {
         let batch = match read {
             Ok(batch) => addressed(batch, &self.into),
             Err(SourceError::Closed) => return Ok(PassOutcome::Finished),
-            Err(SourceError::Unavailable(reason)) => {
+            Err(error) => {
+                let reason = match error {
+                    SourceError::Unavailable(reason) => reason,
+                    other => other.to_string(),
+                };
                 self.counters.unavailable(&reason);
                 return Ok(wait(&self.name, &reason, &self.stop).await);
             }

@@ -12,7 +12,7 @@
 #![cfg_attr(not(all(feature = "sqlite", feature = "log")), doc = "```ignore")]
 //! use std::{path::Path, sync::Arc};
 //!
-//! use relais::{App, Message, Outbox, Store, log::LogPublisher, sqlite::{SqliteOptions, SqliteStore}};
+//! use relais::{App, Message, Outbox, log::LogPublisher, sqlite::{SqliteOptions, SqliteStore}};
 //!
 //! #[derive(Message, serde::Serialize)]
 //! #[message(aggregate = "Order", key = "order_id")]
@@ -128,7 +128,6 @@ pub use relais_core::{
     handler::{HandleOutcome, Handler, HandlerWork, IntoOutcome, Outcome, Received},
     hydrate::Hydrator,
     inbox::{AcceptOutcome, InboxRow, InboxStatus, NewInbox, SourcePosition},
-    inspect::{Inspect, InspectExt},
     message::{Category, Headers, Message, MessageIdOrigin, NewMessage},
     outbox::{OnDeadLetter, OutboxRow, OutboxStatus},
     publisher::{Batching, Publisher},
@@ -137,7 +136,14 @@ pub use relais_core::{
     retry::RetryPolicy,
     route::Route,
     source::{Positions, Source, SourceBatch, SourceError},
-    store::{DriverError, Store, StoreDriver, StoreError},
+    store::{DriverError, StoreError},
+};
+/// The seam between the engine and a database. Unstable: it changes without notice. Applications use the methods of
+/// their store.
+#[doc(hidden)]
+pub use relais_core::{
+    inspect::{Inspect, InspectExt},
+    store::{Store, StoreDriver},
 };
 pub use relais_derive::Message;
 pub(crate) use relais_fail_points::fail_point;

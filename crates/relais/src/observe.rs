@@ -28,8 +28,8 @@ use std::{
 };
 
 use relais_core::{
-    delivery::Problem, inbox::AcceptOutcome, lane::Scope, query::CleanupCounts,
-    store::AdoptedProblems, time::Timestamp,
+    delivery::Problem, inbox::AcceptOutcome, inspect::AdoptedProblems, lane::Scope,
+    query::CleanupCounts, time::Timestamp,
 };
 use serde::Serialize;
 

@@ -2,10 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use relais::{
-    Store,
-    sqlite::{SqliteOptions, SqliteStore},
-};
+use relais::sqlite::{SqliteOptions, SqliteStore};
 use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
 
 /// Opens the file for the service itself and for relais.

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use relais::{
-    App, DestinationSettings, Inspect, Message, Outbox, Publisher, Retention, RetryPolicy,
+    App, DestinationSettings, Message, Outbox, Publisher, Retention, RetryPolicy,
     sqlite::SqliteStore,
 };
 use sqlx::SqlitePool;

@@ -10,7 +10,7 @@ mod services;
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use relais::{
-    App, Mapping, Pick, Store, StoreDriver,
+    App, Mapping, Pick,
     http::{HttpPublisher, HttpPublisherSettings, HttpSource, HttpSourceError, HttpSourceSettings},
     process::{Action, Operator, Process, ProcessFilter, ProcessRef, ProcessStatus},
     sqlite::{SqliteOptions, SqliteStore},
@@ -32,15 +32,14 @@ async fn main() -> anyhow::Result<()> {
 async fn run(dir: &Path) -> anyhow::Result<()> {
     let store = SqliteStore::open(&dir.join("orders.db"), SqliteOptions::default()).await?;
     store.migrate().await?;
-    let store: Arc<dyn StoreDriver> = Arc::new(store);
 
     let source = listen("127.0.0.1:0".parse()?).await?;
     let address = source.local_addr();
     let services = Services::new(format!("http://{address}/orders"));
     let commands = services.listen().await?;
-    let running = app(Arc::clone(&store), source, &commands)?.start();
+    let running = app(store.clone(), source, &commands)?.start();
 
-    let operator = Operator::new(Arc::clone(&store), vec![order::definition()?]);
+    let operator = Operator::new(Arc::new(store.clone()), vec![order::definition()?]);
     place(address, 0..ORDERS / 2).await?;
     let held = hold(&operator, "order-1").await?;
     // Nothing is finished: this is a crash.
@@ -48,7 +47,7 @@ async fn run(dir: &Path) -> anyhow::Result<()> {
     println!("{} orders placed, then relais died; it starts again", ORDERS / 2);
 
     let source = listen(address).await?;
-    let running = app(Arc::clone(&store), source, &commands)?.start();
+    let running = app(store.clone(), source, &commands)?.start();
     place(address, ORDERS / 2..ORDERS).await?;
     if held {
         let order = find(&operator, "order-1").await?;
@@ -74,8 +73,8 @@ async fn listen(address: SocketAddr) -> anyhow::Result<HttpSource> {
     }
 }
 
-fn app(store: Arc<dyn StoreDriver>, source: HttpSource, commands: &str) -> anyhow::Result<App> {
-    let mut app = App::new(store)
+fn app(store: SqliteStore, source: HttpSource, commands: &str) -> anyhow::Result<App> {
+    let mut app = App::new(Arc::new(store))
         .source("orders", Box::new(source))
         .process(order::definition()?)
         .lease(Duration::from_secs(1));

@@ -14,6 +14,9 @@ const TEST_PAGES: [&str; 2] = ["docs/how-relais-is-tested.md", "docs/spec-covera
 /// Endings that make a word in backticks a path even without a folder.
 const OWN_ENDINGS: [&str; 2] = [".rs", ".sql"];
 
+/// Traits of the seam to the database, which users' code does not need.
+const HIDDEN_TRAITS: [&str; 4] = ["Store", "StoreDriver", "Inspect", "InspectExt"];
+
 /// Folders of one machine's files, put together here so that this file names none.
 const MACHINE_FOLDERS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
@@ -92,6 +95,42 @@ pub(super) fn machine_paths(tree: &Tree) -> Vec<TidyFinding> {
         }
     }
     findings
+}
+
+/// Examples and code blocks of the docs use the methods of a store, and not the traits behind them.
+pub(super) fn hidden_traits(tree: &Tree) -> Vec<TidyFinding> {
+    let examples =
+        tree.under("crates/relais/examples/", ".rs").chain(tree.under("examples/", ".rs"));
+    let mut findings: Vec<_> = examples.flat_map(|file| named_traits(file, file.lines())).collect();
+    findings.extend(tree.under("docs/", ".md").flat_map(|file| named_traits(file, code(file))));
+    findings
+}
+
+fn named_traits<'a>(
+    file: &TreeFile,
+    lines: impl Iterator<Item = (usize, &'a str)>,
+) -> Vec<TidyFinding> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut findings = Vec::new();
+    for (number, line) in lines {
+        if let Some(name) =
+            line.split(|c: char| !is_part(c)).find(|word| HIDDEN_TRAITS.contains(word))
+        {
+            let text = format!("`{name}` is hidden from users: use a method of the store");
+            findings.push(TidyFinding::new(&file.path, number, text));
+        }
+    }
+    findings
+}
+
+/// Lines of fenced blocks with their number.
+fn code(file: &TreeFile) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    file.lines().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        fenced && !fence
+    })
 }
 
 /// Lines with their number, without fenced blocks.
@@ -229,6 +268,22 @@ mod tests {
             texts(&links(&tree)),
             ["docs/page.md:1: the link to `missing.md` leads nowhere"]
         );
+    }
+
+    #[test]
+    fn code_for_users_that_names_a_trait_of_the_seam_is_found() {
+        let page = "A `Store` in the text.\n```rust\nuse relais::{App, Store};\n```\n";
+        let example = "use relais::App;\nfn app(store: Arc<dyn StoreDriver>, s: SqliteStore) {}\n";
+        let tree = Tree::of(&[
+            ("docs/page.md", page),
+            ("examples/saga/src/main.rs", example),
+            ("crates/relais/src/lib.rs", "use crate::Store;\n"),
+        ]);
+        let expected = [
+            "examples/saga/src/main.rs:2: `StoreDriver` is hidden from users: use a method of the store",
+            "docs/page.md:3: `Store` is hidden from users: use a method of the store",
+        ];
+        assert_eq!(texts(&hidden_traits(&tree)), expected);
     }
 
     #[test]

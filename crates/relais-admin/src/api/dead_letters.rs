@@ -149,7 +149,7 @@ pub(crate) async fn replay(
     let by = who.by(&caller)?;
     run(async move {
         let id = letter_id(&admin, &id).await?;
-        said(id, admin.dead_letters.replay(id, &by).await?)
+        said(id, admin.dead_letters.retry(id, &by).await?)
     })
     .await
 }
@@ -188,7 +188,7 @@ pub(crate) async fn retry_row(
             ),
         )
     })?;
-    said(letter.id, admin.dead_letters.replay(letter.id, by).await?)
+    said(letter.id, admin.dead_letters.retry(letter.id, by).await?)
 }
 
 pub(super) fn said(

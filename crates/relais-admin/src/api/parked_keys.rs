@@ -1,7 +1,7 @@
 //! Keys parked behind a dead letter: list, release and discard.
 
 use axum::extract::State;
-use relais::dead_letters::{DeadLetters, DecisionAuthor, DecisionSummary, HeldKey};
+use relais::dead_letters::{DeadLetters, DecisionAuthor, DecisionSummary, KeyLetters};
 use relais_core::{dead_letter::Origin, query::ParkedKey};
 use serde::Deserialize;
 
@@ -77,14 +77,14 @@ async fn held(
     dead_letters: &DeadLetters,
     decision: KeyDecision,
     caller: &AdminCaller,
-) -> Result<(HeldKey, DecisionAuthor), ApiProblem> {
+) -> Result<(KeyLetters, DecisionAuthor), ApiProblem> {
     let KeyDecision { origin, destination, key: FilterText(key), actor, reason } = decision;
     let destination = destination.map(String::from);
     let by = ActorAndReason { actor, reason }.by(caller)?;
     let Some(origin @ (Origin::Inbox | Origin::Outbox)) = Origin::parse(&origin) else {
         return Err(ApiProblem::unprocessable("INVALID", "`origin` must be `inbox` or `outbox`"));
     };
-    let found = dead_letters.held(&key).await?.into_iter();
+    let found = dead_letters.of_key(&key).await?.into_iter();
     let found = found.filter(|held| held.origin == origin && held.destination == destination);
     found.map(|held| (held, by.clone())).next().ok_or_else(|| {
         ApiProblem::not_found(format_args!(

@@ -278,7 +278,7 @@ pub(crate) async fn discard(
     let by = who.by(&caller)?;
     run(async move {
         find(&admin, id).await?;
-        dead_letters::said(id, admin.dead_letters.discard_unreadable(id, &by).await?)
+        dead_letters::said(id, admin.dead_letters.discard_undecodable(id, &by).await?)
     })
     .await
 }

@@ -9,8 +9,8 @@ use std::{
 use relais::observe::{DestinationSnapshot, Observer, ProcessTypeSnapshot, SourceSnapshot};
 use relais_core::{
     control::{ControlKind, LimitChange, Pause},
+    inspect::AdoptedProblems,
     query::Count,
-    store::AdoptedProblems,
 };
 
 use super::*;

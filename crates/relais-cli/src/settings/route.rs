@@ -1,6 +1,6 @@
 //! `[[route]]`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, hash_map::Entry};
 
 use relais_core::{
     json::{self, JsonError},
@@ -48,7 +48,7 @@ pub(crate) struct RouteSettings {
 
 /// Reads every route that can be read.
 pub(super) fn routes(sections: Vec<Section<'_>>) -> Vec<RouteSettings> {
-    let mut identities = HashSet::new();
+    let mut first_lines = HashMap::new();
     let mut routes = Vec::new();
     for section in sections {
         let keys = section.read::<RouteKeys>();
@@ -64,9 +64,17 @@ pub(super) fn routes(sections: Vec<Section<'_>>) -> Vec<RouteSettings> {
             }
             // The ids of its messages are computed from these: an equal route would make the same messages.
             let Route { on, destination, event_type, aggregate_type, each, .. } = route.clone();
-            if !identities.insert((on, destination, event_type, aggregate_type, each)) {
-                section
-                    .error("", "an earlier route makes the same messages; remove one of the two");
+            match first_lines.entry((on, destination, event_type, aggregate_type, each)) {
+                Entry::Vacant(first) => {
+                    first.insert(section.place_of("").line);
+                }
+                Entry::Occupied(first) => section.error(
+                    "",
+                    format_args!(
+                        "the route in line {} makes the same messages; remove one of the two",
+                        first.get()
+                    ),
+                ),
             }
             routes.push(RouteSettings { place: section.place_of("destination"), route });
         }

@@ -129,7 +129,7 @@ fn sqlite_path(rest: &str) -> Result<PathBuf, String> {
         return Err("keeps rows in memory only, where a crash loses them; name a file".to_owned());
     }
     if path.contains('?') {
-        return Err("has parameters, which a sqlite url does not take here".to_owned());
+        return Err("has parameters, which relais refuses in a sqlite url".to_owned());
     }
     Ok(PathBuf::from(path))
 }

@@ -109,7 +109,7 @@ fn endpoint(text: &str) -> Result<HiddenUrl, String> {
         let path = format!("{}{PATH}", url.path().trim_end_matches('/'));
         url.set_path(&path);
     }
-    HiddenUrl::new(url, "use `telemetry.headers` instead")
+    HiddenUrl::new(url, "use `telemetry.headers` instead").map_err(String::from)
 }
 
 #[cfg(test)]

@@ -403,7 +403,7 @@ fn routes_are_checked_for_pointers_templates_and_twins() {
         ],
     );
     let twins = "[[route]]\non = \"A\"\ndestination = \"x\"\n".repeat(2);
-    assert!(bad(&twins).contains("relais.toml:4:1: route[#2]: an earlier route makes the same"));
+    assert!(bad(&twins).contains("relais.toml:4:1: route[#2]: the route in line 1 makes the same"));
 }
 
 #[test]
@@ -411,6 +411,22 @@ fn syntax_errors_have_a_place_and_nothing_else_is_guessed() {
     let errors = bad("[store\nurl = \"sqlite:x\"\nother = 1\n");
     assert!(errors.starts_with("relais.toml:1:"), "{errors}");
     assert!(!errors.contains("unknown key"), "{errors}");
+}
+
+#[test]
+fn a_file_in_another_format_is_named_once() {
+    let yaml = "# relais\n---\nstore:\n  url: sqlite:x\nsource:\n  - name: hook\n";
+    for (text, format, line) in [
+        (yaml, "YAML", 2),
+        ("store:\n  url: sqlite:x\n", "YAML", 1),
+        ("log: text\n", "YAML", 1),
+        ("\n{\"store\": {\"url\": \"sqlite:x\"}}\n", "JSON", 2),
+    ] {
+        let start = format!("relais.toml:{line}:1: the file is {format}; relais reads TOML");
+        let errors = bad(text);
+        assert!(errors.starts_with(&start) && errors.lines().count() == 1, "{errors}");
+    }
+    assert!(!bad("[store\nurl = \"sqlite:x\"\n").contains("YAML"));
 }
 
 #[test]

@@ -55,11 +55,11 @@ pub(super) fn publisher(
 }
 
 pub(super) async fn probe_source(keys: &AmqpSourceKeys) -> Result<String, String> {
-    of_source(keys).probe_source(&keys.address, keys.capability.as_deref()).await
+    Ok(of_source(keys).probe_source(&keys.address, keys.capability.as_deref()).await?)
 }
 
 pub(super) async fn probe_destination(keys: &AmqpTargetKeys) -> Result<String, String> {
-    of_target(keys).probe_destination(&keys.address, keys.capability.as_deref()).await
+    Ok(of_target(keys).probe_destination(&keys.address, keys.capability.as_deref()).await?)
 }
 
 fn of_source(keys: &AmqpSourceKeys) -> AmqpConnection {

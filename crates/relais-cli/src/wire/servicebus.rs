@@ -58,12 +58,12 @@ pub(super) fn publisher(
 
 pub(super) async fn probe_source(keys: &ServiceBusSourceKeys) -> Result<String, String> {
     let connection = connection(&keys.connection, &keys.tls_ca);
-    connection.probe_source(&keys.address()).await
+    Ok(connection.probe_source(&keys.address()).await?)
 }
 
 pub(super) async fn probe_destination(keys: &ServiceBusTargetKeys) -> Result<String, String> {
     let connection = connection(&keys.connection, &keys.tls_ca);
-    connection.probe_destination(&keys.address()).await
+    Ok(connection.probe_destination(&keys.address()).await?)
 }
 
 fn connection(

@@ -9,6 +9,7 @@ use super::{
     peer::AmqpPeer,
     receiving::{LinkPlan, ReceivingLink},
 };
+use crate::ProbeError;
 
 impl AmqpConnection {
     /// Attaches a link without credit to the address of a source. The error says what to change.
@@ -16,13 +17,14 @@ impl AmqpConnection {
         &self,
         address: &str,
         capability: Option<&str>,
-    ) -> Result<String, String> {
+    ) -> Result<String, ProbeError> {
         let plan = LinkPlan {
             address: address.to_owned(),
             capability: capability.map(str::to_owned),
             session_idle: None,
         };
-        probe_source(&self.peer()?, &plan).await
+        let peer = self.peer().map_err(String::from)?;
+        Ok(probe_source(&peer, &plan).await?)
     }
 
     /// Attaches a link to the address of a destination. Only a fixed address can be asked for. The
@@ -31,9 +33,10 @@ impl AmqpConnection {
         &self,
         address: &RoutingTemplate,
         capability: Option<&str>,
-    ) -> Result<String, String> {
+    ) -> Result<String, ProbeError> {
         let fixed = address.is_fixed().then(|| address.to_string());
-        probe_destination(&self.peer()?, fixed.as_deref(), capability).await
+        let peer = self.peer().map_err(String::from)?;
+        Ok(probe_destination(&peer, fixed.as_deref(), capability).await?)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{fmt, net::SocketAddr, ops::Deref};
 
 use relais_core::{
+    InvalidSettings,
     extract::Pick,
     setting::{
         ByteSize, FilePath, Hidden, HiddenList, HiddenTable, HiddenText, JsonDecoder, Listen,
@@ -84,7 +85,7 @@ text_kinds! {
     /// A URL to send to. It may have a key in its path or query, so it is never shown.
     pub TargetUrl -> HiddenUrl, "text", |text| match Url::parse(text) {
             Err(_) => Err("is not a url; write for example \"https://example.com/orders\"".to_owned()),
-            Ok(url) => HiddenUrl::new(url, "put it in a header instead"),
+            Ok(url) => HiddenUrl::new(url, "put it in a header instead").map_err(String::from),
         }, hidden true;
 }
 
@@ -93,16 +94,16 @@ text_kinds! {
 pub struct HiddenUrl(Url);
 
 impl HiddenUrl {
-    /// Returns the URL if it is one of HTTP without credentials; `instead` says where those belong.
-    pub fn new(url: Url, instead: &str) -> Result<Self, String> {
+    /// Returns the URL if it is one of HTTP without credentials; `instead` names where those belong.
+    pub fn new(url: Url, instead: &str) -> Result<Self, InvalidSettings> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err("must start with https:// or http://".to_owned());
+            return Err("must start with https:// or http://".into());
         }
         if !url.has_host() {
-            return Err("names no host".to_owned());
+            return Err("names no host".into());
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(format!("has a login in it; {instead}"));
+            return Err(format!("has a login in it; {instead}").into());
         }
         Ok(Self(url))
     }

@@ -5,11 +5,14 @@ use std::{path::PathBuf, time::Duration};
 use relais_core::InvalidSettings;
 
 use super::ServiceBusConnectionString;
-use crate::amqp::{
-    claims::SharedAccess,
-    peer::{AmqpLogin, AmqpPeer, AmqpTlsFiles},
-    probe,
-    receiving::LinkPlan,
+use crate::{
+    ProbeError,
+    amqp::{
+        claims::SharedAccess,
+        peer::{AmqpLogin, AmqpPeer, AmqpTlsFiles},
+        probe,
+        receiving::LinkPlan,
+    },
 };
 
 /// Ports with TLS, and of a local emulator.
@@ -32,8 +35,8 @@ pub struct ServiceBusConnection {
 impl ServiceBusConnection {
     /// Parses a connection string with a shared access key. The error does not repeat it.
     pub fn new(string: &str) -> Result<Self, InvalidSettings> {
-        let parsed = ServiceBusConnectionString::parse(string);
-        Ok(Self::of(parsed.map_err(|why| format!("`connection` {why}"))?))
+        let named = |why: InvalidSettings| format!("`connection` {why}");
+        Ok(Self::of(ServiceBusConnectionString::parse(string).map_err(named)?))
     }
 
     /// Takes a connection string that is already parsed.
@@ -42,15 +45,17 @@ impl ServiceBusConnection {
     }
 
     /// Asks for the queue or subscription of a source. The error says what to change.
-    pub async fn probe_source(&self, address: &str) -> Result<String, String> {
+    pub async fn probe_source(&self, address: &str) -> Result<String, ProbeError> {
         // Without a session: a queue that needs one refuses the link, but not the login.
         let plan = LinkPlan { address: address.to_owned(), capability: None, session_idle: None };
-        probe::probe_source(&self.peer(address)?, &plan).await
+        let peer = self.peer(address).map_err(String::from)?;
+        Ok(probe::probe_source(&peer, &plan).await?)
     }
 
     /// Asks for the queue or topic of a destination. The error says what to change.
-    pub async fn probe_destination(&self, address: &str) -> Result<String, String> {
-        probe::probe_destination(&self.peer(address)?, Some(address), None).await
+    pub async fn probe_destination(&self, address: &str) -> Result<String, ProbeError> {
+        let peer = self.peer(address).map_err(String::from)?;
+        Ok(probe::probe_destination(&peer, Some(address), None).await?)
     }
 
     /// Returns the broker with a key for this address.

@@ -5,6 +5,7 @@
 use std::{fmt, time::Duration};
 
 use relais_core::{
+    InvalidSettings,
     decode::Decoder,
     extract::Pick,
     setting::{
@@ -86,7 +87,7 @@ settings! {
 text_kinds! {
     /// A connection string; it has a key, so it is never shown.
     pub ConnectionStringKey -> ServiceBusConnectionString, "text",
-        ServiceBusConnectionString::parse, hidden true;
+        |text| ServiceBusConnectionString::parse(text).map_err(String::from), hidden true;
 }
 
 /// A parsed connection string, of which only the host is shown.
@@ -103,7 +104,7 @@ pub struct ServiceBusConnectionString {
 
 impl ServiceBusConnectionString {
     /// Parses the text. The error does not repeat it.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, InvalidSettings> {
         let mut fields: [Option<&str>; 5] = [None; 5];
         const NAMES: [&str; 5] = [
             "Endpoint",
@@ -135,7 +136,7 @@ impl ServiceBusConnectionString {
             None => (place, None),
         };
         if host.is_empty() || host.contains('/') {
-            return Err("has an `Endpoint` that names no host".to_owned());
+            return Err("has an `Endpoint` that names no host".into());
         }
         Ok(Self {
             host: host.to_owned(),
@@ -250,7 +251,7 @@ mod tests {
             "Endpoint=sb://h;SharedAccessKeyName=k",
             "Endpoint=sb://h;SharedAccessKeyName=k;SharedAccessKey=CANARY;Else=1",
         ] {
-            let why = ServiceBusConnectionString::parse(wrong).unwrap_err();
+            let why = ServiceBusConnectionString::parse(wrong).unwrap_err().to_string();
             assert!(!why.contains("CANARY") && !why.is_empty(), "{why}");
         }
     }

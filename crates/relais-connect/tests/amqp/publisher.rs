@@ -193,9 +193,9 @@ async fn a_check_names_what_is_missing() {
         assert!(connection.probe_destination(&template("{{key}}"), None).await.is_ok());
         assert!(connection.probe_source(&world.name, None).await.is_ok());
         let missing = template(broker.missing());
-        let why = connection.probe_destination(&missing, None).await.unwrap_err();
+        let why = connection.probe_destination(&missing, None).await.unwrap_err().to_string();
         assert!(why.contains("does not exist"), "{why}");
-        let why = connection.probe_source(broker.missing(), None).await.unwrap_err();
+        let why = connection.probe_source(broker.missing(), None).await.unwrap_err().to_string();
         assert!(why.contains("does not exist"), "{why}");
     }
 }

@@ -76,9 +76,11 @@ async fn a_wrong_key_and_a_missing_queue_are_configuration_errors() {
     let connection = ServiceBusConnection::new(&string).unwrap();
     assert!(connection.probe_destination("orders").await.is_ok());
     assert!(connection.probe_source("orders").await.is_ok());
-    assert!(connection.probe_source("missing").await.unwrap_err().contains("does not exist"));
+    let missing = connection.probe_source("missing").await.unwrap_err().to_string();
+    assert!(missing.contains("does not exist"), "{missing}");
     let wrong = ServiceBusConnection::new(&wrong).unwrap();
-    assert!(wrong.probe_destination("orders").await.unwrap_err().contains("refuses the login"));
+    let refused = wrong.probe_destination("orders").await.unwrap_err().to_string();
+    assert!(refused.contains("refuses the login"), "{refused}");
 }
 
 #[tokio::test]

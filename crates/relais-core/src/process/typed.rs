@@ -195,7 +195,7 @@ pub fn command<T: Data, C: IntoCommand>(
 ) -> Command<T> {
     let payload = move |data: &str| {
         let made = payload(&read_data(data)?).into_command();
-        write(&made.map_err(|error| Problem::new(PROCESS_COMMAND, &error))?)
+        write(&made?)
     };
     Command::new(CallTarget::Destination(destination.to_owned()), C::Command::NAME, payload)
 }
@@ -349,20 +349,20 @@ pub trait IntoCommand {
     /// The message that is sent.
     type Command: Message;
     /// Returns the command, or the reason why there is none.
-    fn into_command(self) -> Result<Self::Command, String>;
+    fn into_command(self) -> Result<Self::Command, Problem>;
 }
 
 impl<M: Message> IntoCommand for M {
     type Command = M;
-    fn into_command(self) -> Result<M, String> {
+    fn into_command(self) -> Result<M, Problem> {
         Ok(self)
     }
 }
 
 impl<M: Message, E: fmt::Display> IntoCommand for Result<M, E> {
     type Command = M;
-    fn into_command(self) -> Result<M, String> {
-        self.map_err(|error| error.to_string())
+    fn into_command(self) -> Result<M, Problem> {
+        self.map_err(|error| Problem::new(PROCESS_COMMAND, &error.to_string()))
     }
 }
 

@@ -21,7 +21,7 @@ mod write_back;
 
 use std::sync::Arc;
 
-use relais_core::store::{AdoptedProblems, StoreResult};
+use relais_core::{inspect::AdoptedProblems, store::StoreResult};
 
 use self::script::AdoptScript;
 pub(super) use self::{follow::follow, write_back::write_back};

@@ -17,7 +17,7 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::{
-    PostgresStore, check,
+    PostgresStore, adopt, check,
     error::Failure,
     row::{self, Micros},
     session::Client,
@@ -28,7 +28,8 @@ impl Inspect for PostgresStore {
     async fn describe(&self) -> StoreResult<StoreDescription> {
         let server =
             self.others().run((), |client, _, ()| Box::pin(check::describe(client))).await?;
-        Ok(StoreDescription { server, warnings: self.shared.warnings.clone() })
+        let adopted = adopt::problems(self).await?;
+        Ok(StoreDescription { server, warnings: self.shared.warnings.clone(), adopted })
     }
 
     async fn overview(&self) -> StoreResult<Overview> {

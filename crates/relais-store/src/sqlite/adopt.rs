@@ -21,7 +21,10 @@ mod write_back;
 
 use std::sync::Arc;
 
-use relais_core::store::{AdoptedProblems, StoreError, StoreResult};
+use relais_core::{
+    inspect::AdoptedProblems,
+    store::{StoreError, StoreResult},
+};
 use rusqlite::Connection;
 
 use self::script::AdoptScript;

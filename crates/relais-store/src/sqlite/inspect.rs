@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::{
-    SqliteStore, attempt,
+    SqliteStore, adopt, attempt,
     row::{all, first, limit, millis},
 };
 
@@ -25,7 +25,8 @@ use super::{
 impl Inspect for SqliteStore {
     async fn describe(&self) -> StoreResult<StoreDescription> {
         let server = format!("sqlite {}", rusqlite::version());
-        Ok(StoreDescription { server, warnings: Vec::new() })
+        let adopted = adopt::problems(self).await?;
+        Ok(StoreDescription { server, warnings: Vec::new(), adopted })
     }
 
     async fn overview(&self) -> StoreResult<Overview> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relais_core::store::{Store, StoreError};
+use relais_core::store::StoreError;
 use relais_store::postgres::{PostgresOptions, PostgresStore};
 
 use crate::{

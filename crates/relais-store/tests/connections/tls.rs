@@ -3,10 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use relais_core::{
-    inspect::Inspect,
-    store::{Store, StoreError},
-};
+use relais_core::{inspect::Inspect, store::StoreError};
 use relais_store::postgres::{PostgresOptions, PostgresStore};
 use rustls::{
     ClientConfig, RootCertStore,

@@ -1,6 +1,5 @@
 //! Connections that carried large rows are replaced, because the driver keeps their buffers.
 
-use relais_core::store::Store;
 use relais_testkit::build;
 
 use crate::{bed::Bed, support::postgres::Role};

@@ -1,7 +1,7 @@
 //! What a producer may add and a reader may see, and nothing else.
 
 use relais_core::{
-    inspect::{Inspect, InspectExt},
+    inspect::InspectExt,
     lane::{LaneRelease, LaneRequest, Scope},
     query::{CleanupMode, Filter, Retention},
     store::{Store, StoreError},

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use relais_core::store::{Store, StoreError};
+use relais_core::store::StoreError;
 use relais_store::postgres::{PostgresOptions, PostgresStore, SCRIPTS};
 use tokio_postgres::{Client, error::SqlState};
 

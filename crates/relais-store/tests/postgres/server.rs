@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use relais_core::{
-    inbox::AcceptOutcome,
-    inspect::Inspect,
-    store::{Store, StoreError},
-};
+use relais_core::{inbox::AcceptOutcome, inspect::Inspect, store::StoreError};
 use relais_store::postgres::{PostgresOptions, PostgresStore};
 use relais_testkit::build;
 

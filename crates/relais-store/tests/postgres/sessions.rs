@@ -5,7 +5,7 @@ use std::time::Duration;
 use relais_core::{
     delivery::Problem,
     handler::HandleOutcome,
-    inspect::{Inspect, InspectExt},
+    inspect::InspectExt,
     lane::{LaneRelease, LaneRequest, Scope},
     outbox::OutboxFate,
     store::Store,

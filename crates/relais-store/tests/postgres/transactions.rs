@@ -1,9 +1,6 @@
 //! The outbox in the user's own transaction, in every driver: there if and only if it commits.
 
-use relais_core::{
-    message::NewMessage,
-    store::{Store, StoreError},
-};
+use relais_core::{message::NewMessage, store::StoreError};
 use relais_store::{Transaction, postgres::ENQUEUE_SQL};
 
 use crate::{

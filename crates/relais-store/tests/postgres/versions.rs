@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use relais_core::{
     bulk::BulkLease,
-    inspect::Inspect,
     outbox::OutboxFate,
     store::{Fetch, Store, StoreError},
 };

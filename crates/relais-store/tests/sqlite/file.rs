@@ -1,6 +1,6 @@
 //! Opening and checking a file.
 
-use relais_core::store::{Store, StoreError};
+use relais_core::store::StoreError;
 use relais_store::{
     SCHEMA_VERSION,
     sqlite::{SCRIPTS, SqliteOptions, SqliteStore},

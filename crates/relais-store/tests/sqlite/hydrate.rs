@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use relais_core::{
     hydrate::{HydratedRecords, Hydrator, Record},
     lane::Scope,
-    store::{Store, StoreError},
+    store::StoreError,
 };
 use relais_store::sqlite::{SqlHydrator, SqliteOptions};
 use serde_json::json;

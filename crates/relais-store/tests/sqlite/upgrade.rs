@@ -8,7 +8,7 @@ use std::{
 
 use relais_core::{
     bulk::BulkLease,
-    inspect::{Inspect, InspectExt},
+    inspect::InspectExt,
     lane::Scope,
     process::{KeyHold, ProcessRef},
     query::Filter,

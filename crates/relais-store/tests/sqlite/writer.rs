@@ -3,10 +3,7 @@
 use std::{task::Poll, time::Duration};
 
 use futures_util::future::{join_all, poll_fn};
-use relais_core::{
-    inspect::{Inspect, InspectExt},
-    store::{Store, StoreError},
-};
+use relais_core::{inspect::InspectExt, store::StoreError};
 use relais_store::sqlite::SqliteOptions;
 
 use crate::bed::{Bed, message, received};
@@ -17,7 +14,7 @@ async fn a_dropped_future_leaves_its_job_done_whole() {
     // Held write lock: the job is in the queue, and cannot have run when its future goes.
     let blocker = bed.raw();
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut asked = bed.store.enqueue(vec![message("a"), message("b")]);
+    let mut asked = Box::pin(bed.store.enqueue(vec![message("a"), message("b")]));
     poll_fn(|cx| {
         assert!(asked.as_mut().poll(cx).is_pending());
         Poll::Ready(())

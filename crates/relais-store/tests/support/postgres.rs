@@ -4,7 +4,7 @@ use std::{any::Any, env, sync::Arc};
 
 use relais_core::{
     BoxFuture,
-    store::{MigrationOutcome, Store, StoreDriver, StoreError},
+    store::{MigrationOutcome, StoreDriver, StoreError},
 };
 use relais_store::postgres::{PostgresOptions, PostgresStore, roles_sql};
 use relais_store_tests::fixture::{Dialect, Fixture, FixtureNode, RawTransaction, TextRows};

@@ -2,15 +2,12 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use relais_core::{
-    BoxFuture,
-    store::{Store, StoreDriver},
-};
+use relais_core::{BoxFuture, store::StoreDriver};
 use relais_store::postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::SimpleQueryMessage;
 use uuid::Uuid;
 
-use super::{Database, Dialect, TextRows};
+use super::{Database, Dialect, TestDatabaseError, TextRows};
 
 impl Database for PostgresStore {
     fn store(&self) -> Arc<dyn StoreDriver> {
@@ -21,7 +18,7 @@ impl Database for PostgresStore {
         Dialect::Postgres
     }
 
-    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>> {
+    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, TestDatabaseError>> {
         Box::pin(async move {
             let answers = ask(self, sql).await?;
             let touched = answers.iter().rev().find_map(|answer| match answer {
@@ -32,7 +29,7 @@ impl Database for PostgresStore {
         })
     }
 
-    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, String>> {
+    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, TestDatabaseError>> {
         Box::pin(async move {
             let answers = ask(self, sql).await?;
             let rows = answers.iter().filter_map(|answer| match answer {
@@ -46,11 +43,14 @@ impl Database for PostgresStore {
     }
 }
 
-async fn ask(store: &PostgresStore, sql: &str) -> Result<Vec<SimpleQueryMessage>, String> {
-    let client = store.pool().get().await.map_err(|error| error.to_string())?;
+async fn ask(
+    store: &PostgresStore,
+    sql: &str,
+) -> Result<Vec<SimpleQueryMessage>, TestDatabaseError> {
+    let client = store.pool().get().await.map_err(|error| TestDatabaseError(error.to_string()))?;
     client.simple_query(sql).await.map_err(|error| match error.as_db_error() {
-        Some(answer) => answer.to_string(),
-        None => error.to_string(),
+        Some(answer) => TestDatabaseError(answer.to_string()),
+        None => TestDatabaseError(error.to_string()),
     })
 }
 
@@ -144,11 +144,11 @@ impl Database for PostgresScratch {
         self.store.dialect()
     }
 
-    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>> {
+    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, TestDatabaseError>> {
         self.store.execute(sql)
     }
 
-    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, String>> {
+    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, TestDatabaseError>> {
         self.store.query(sql)
     }
 }

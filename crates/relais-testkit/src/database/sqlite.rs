@@ -10,7 +10,7 @@ use relais_store::sqlite::{SqliteOptions, SqliteStore};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 
-use super::{Database, Dialect, TextRows};
+use super::{Database, Dialect, TestDatabaseError, TextRows};
 
 /// Longest wait of a statement for a writer.
 const BUSY: Duration = Duration::from_secs(30);
@@ -24,14 +24,14 @@ impl Database for SqliteStore {
         Dialect::Sqlite
     }
 
-    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>> {
+    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, TestDatabaseError>> {
         Box::pin(with(self.path(), sql, |db, sql| {
             db.execute_batch(sql)?;
             Ok(db.changes())
         }))
     }
 
-    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, String>> {
+    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, TestDatabaseError>> {
         Box::pin(with(self.path(), sql, |db, sql| {
             let mut statement = db.prepare(sql)?;
             let columns = statement.column_count();
@@ -48,15 +48,15 @@ async fn with<T: Send + 'static>(
     path: &Path,
     sql: &str,
     work: impl FnOnce(&Connection, &str) -> rusqlite::Result<T> + Send + 'static,
-) -> Result<T, String> {
+) -> Result<T, TestDatabaseError> {
     let (path, sql) = (path.to_owned(), sql.to_owned());
     let asked = tokio::task::spawn_blocking(move || {
         let db = Connection::open(path)?;
         db.busy_timeout(BUSY)?;
         work(&db, &sql)
     });
-    let answer = asked.await.map_err(|stopped| stopped.to_string())?;
-    answer.map_err(|error| error.to_string())
+    let answer = asked.await.map_err(|stopped| TestDatabaseError(stopped.to_string()))?;
+    answer.map_err(|error| TestDatabaseError(error.to_string()))
 }
 
 fn text(value: ValueRef<'_>) -> Option<String> {
@@ -113,11 +113,11 @@ impl Database for SqliteScratch {
         self.store.dialect()
     }
 
-    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, String>> {
+    fn execute<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<u64, TestDatabaseError>> {
         self.store.execute(sql)
     }
 
-    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, String>> {
+    fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<TextRows, TestDatabaseError>> {
         self.store.query(sql)
     }
 }

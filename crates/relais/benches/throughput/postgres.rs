@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use relais::{
-    Store, StoreDriver,
+    StoreDriver,
     postgres::{PostgresOptions, PostgresStore},
 };
 use tokio::sync::mpsc::Receiver;

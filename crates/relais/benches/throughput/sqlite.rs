@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use relais::{
-    Outbox, Store, StoreDriver,
+    Outbox, StoreDriver,
     sqlite::{SqliteOptions, SqliteStore},
 };
 use rusqlite::{Connection, TransactionBehavior, params};

@@ -99,7 +99,7 @@ impl App {
         start_sources(&mut running, &store, (&self.inbox, &mut controlled), self.sources);
         spawn_cleanup(&mut running, &store, self.retention);
         if self.follows_adopted {
-            spawn_adopted_follower(&mut running, &store);
+            spawn_adopted_follower(&mut running, &self.store);
         }
         if lease.is_used() {
             running.tasks.spawn(Arc::clone(&lease).run(running.stop.clone()));
@@ -123,7 +123,7 @@ fn spawn_cleanup(running: &mut RunningApp, store: &Arc<dyn Store>, retention: Re
     running.spawn("cleanup".into(), Box::new(cleanup));
 }
 
-fn spawn_adopted_follower(running: &mut RunningApp, store: &Arc<dyn Store>) {
+fn spawn_adopted_follower(running: &mut RunningApp, store: &Arc<dyn StoreDriver>) {
     let follower = AdoptedFollower::new(Arc::clone(store), running.observer());
     running.spawn("adopted".into(), Box::new(follower));
 }

@@ -73,9 +73,9 @@ pub fn in_order(picked: &mut [SelectedLetter]) {
     picked.sort_by_key(SelectedLetter::order);
 }
 
-/// A key with open dead letters, at the place where it is ordered: the inbox, or one destination.
+/// The open dead letters of a key, at the place where it is ordered: the inbox, or one destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HeldKey {
+pub struct KeyLetters {
     /// The table it comes from.
     pub origin: Origin,
     /// The destination; none for an inbox message.
@@ -168,20 +168,20 @@ impl DeadLetters {
         }))
     }
 
-    /// Returns the places where a key has open dead letters. Conflicts park nothing and are left out.
-    pub async fn held(&self, key: &str) -> Result<Vec<HeldKey>, StoreError> {
+    /// Returns the open dead letters of a key, by the place where it is ordered. Conflicts park nothing and are left out.
+    pub async fn of_key(&self, key: &str) -> Result<Vec<KeyLetters>, StoreError> {
         let filter = Filter { key: Some(key.to_owned()), ..Filter::default() };
-        let mut keys: Vec<HeldKey> = Vec::new();
+        let mut keys: Vec<KeyLetters> = Vec::new();
         for picked in self.pick(&filter).await? {
             if picked.origin == Origin::Process || picked.failed_status == STATUS_CONFLICT {
                 continue;
             }
-            let same = |k: &&mut HeldKey| {
+            let same = |k: &&mut KeyLetters| {
                 (k.origin, &k.destination) == (picked.origin, &picked.destination)
             };
             match keys.iter_mut().find(same) {
                 Some(held) => held.letters.push(picked),
-                None => keys.push(HeldKey {
+                None => keys.push(KeyLetters {
                     origin: picked.origin,
                     destination: picked.destination.clone(),
                     msg_key: picked.msg_key.clone(),
@@ -193,7 +193,7 @@ impl DeadLetters {
     }
 
     /// Retries what matches, the oldest message first. `each` is called for every one and may stop the rest.
-    pub async fn replay_all(
+    pub async fn retry_all(
         &self,
         filter: &Filter,
         pace: Pace,
@@ -207,7 +207,7 @@ impl DeadLetters {
     /// Retries all dead letters of a key in order; then the key continues.
     pub async fn release_key(
         &self,
-        key: &HeldKey,
+        key: &KeyLetters,
         by: &DecisionAuthor,
     ) -> Result<DecisionSummary, StoreError> {
         self.decide_all(&key.letters, Resolution::Retried, Pace::AtOnce, by, continue_all).await
@@ -216,7 +216,7 @@ impl DeadLetters {
     /// Discards all dead letters of a key; then the key continues.
     pub async fn skip_key(
         &self,
-        key: &HeldKey,
+        key: &KeyLetters,
         by: &DecisionAuthor,
     ) -> Result<DecisionSummary, StoreError> {
         self.decide_all(&key.letters, Resolution::Discarded, Pace::AtOnce, by, continue_all).await

@@ -25,7 +25,7 @@ use crate::{
     App, DestinationSettings, OnDeadLetter,
     dead_letters::{
         Basis, DeadLetters, DecisionAuthor, DecisionOutcome, DecisionReport, EditValidation,
-        HeldKey, Pace, PayloadEdit, SelectedLetter, many::in_order,
+        KeyLetters, Pace, PayloadEdit, SelectedLetter, many::in_order,
     },
     inbox::{EventAction, InboxWorker},
     worker::run_until_idle,
@@ -101,8 +101,8 @@ impl Office {
         self.dead_letters.edit(id, PayloadEdit::new(payload), &by("ann")).await.unwrap()
     }
 
-    async fn held(&self, key: &str) -> HeldKey {
-        let mut held = self.dead_letters.held(key).await.unwrap();
+    async fn held(&self, key: &str) -> KeyLetters {
+        let mut held = self.dead_letters.of_key(key).await.unwrap();
         assert_eq!(held.len(), 1, "{held:?}");
         held.remove(0)
     }
@@ -166,7 +166,7 @@ async fn an_edited_message_is_validated_then_retried_and_the_original_is_kept() 
     assert_eq!(twice.original_payload, Some(original), "the first original is kept");
 
     assert_eq!(
-        office.dead_letters.replay(letter.id, &by("bob")).await.unwrap(),
+        office.dead_letters.retry(letter.id, &by("bob")).await.unwrap(),
         DecisionOutcome::Done
     );
     office.handle().await;
@@ -239,7 +239,7 @@ async fn an_edited_outbox_message_goes_out_as_edited() {
     let answer =
         dead_letters.edit(letter.id, PayloadEdit::new("\"better\""), &by("ann")).await.unwrap();
     assert_eq!(answer, DecisionOutcome::Done);
-    assert_eq!(dead_letters.replay(letter.id, &by("ann")).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(dead_letters.retry(letter.id, &by("ann")).await.unwrap(), DecisionOutcome::Done);
     drain(&mut relay).await;
     assert_eq!(script.seen(), ["a", "better", "b"], "first in its key");
     let message_ids = bench.texts("SELECT message_id FROM relais_outbox WHERE id = 1");
@@ -256,7 +256,7 @@ async fn the_second_decision_reports_the_first() {
         tokio::spawn(async move {
             let by = by(&format!("operator-{n}"));
             if n % 2 == 0 {
-                dead_letters.replay(id, &by).await
+                dead_letters.retry(id, &by).await
             } else {
                 dead_letters.discard(id, &by).await
             }
@@ -279,7 +279,7 @@ async fn the_second_decision_reports_the_first() {
     assert_eq!(office.edit(id, &body("k", "done")).await, faster);
     let nobody = Uuid::nil();
     assert_eq!(
-        office.dead_letters.replay(nobody, &by("ann")).await.unwrap(),
+        office.dead_letters.retry(nobody, &by("ann")).await.unwrap(),
         DecisionOutcome::NotFound
     );
     assert_eq!(
@@ -325,7 +325,7 @@ async fn a_dead_letter_shows_what_was_tried_and_what_waits() {
     assert_eq!(free.parked_key, None, "its key goes on");
 
     // What was tried before a replay stays, and counts from one again.
-    office.dead_letters.replay(letters[0].id, &by("ann")).await.unwrap();
+    office.dead_letters.retry(letters[0].id, &by("ann")).await.unwrap();
     office.handle().await;
     let again = office.letters().await.remove(0);
     let shown = office.dead_letters.show(again.id).await.unwrap().unwrap();
@@ -343,7 +343,7 @@ async fn a_replay_by_filter_goes_oldest_first_and_leaves_the_rest() {
     office.receive(&[("x-1", "x", "fail")]).await;
     // The first one fails again: it is the youngest dead letter of the oldest message now.
     let first = office.letters().await[0].id;
-    office.dead_letters.replay(first, &by("ann")).await.unwrap();
+    office.dead_letters.retry(first, &by("ann")).await.unwrap();
     office.handle().await;
     office.bench.sql("UPDATE relais_inbox SET payload = replace(payload, 'fail', 'done')");
 
@@ -354,7 +354,7 @@ async fn a_replay_by_filter_goes_oldest_first_and_leaves_the_rest() {
         ControlFlow::Continue(())
     };
     let summary =
-        office.dead_letters.replay_all(&filter, Pace::AtOnce, &by("ann"), each).await.unwrap();
+        office.dead_letters.retry_all(&filter, Pace::AtOnce, &by("ann"), each).await.unwrap();
     assert_eq!((summary.done, summary.unchanged, summary.refused), (5, 0, 0));
     assert!(told.iter().all(|report| report.answer == DecisionOutcome::Done));
     office.handle().await;
@@ -372,7 +372,7 @@ async fn a_retry_of_many_keeps_its_pace_and_stops_on_request() {
     let everything = Filter::default();
     let stop = |_| ControlFlow::Break(());
     let done =
-        office.dead_letters.replay_all(&everything, Pace::AtOnce, &by("ann"), stop).await.unwrap();
+        office.dead_letters.retry_all(&everything, Pace::AtOnce, &by("ann"), stop).await.unwrap();
     assert_eq!(done.done, 1);
     // Two an hour: the first two at once; the test does not wait for the third.
     let slow = Pace::Rate(2, Duration::from_secs(3_600));
@@ -383,7 +383,7 @@ async fn a_retry_of_many_keeps_its_pace_and_stops_on_request() {
     };
     let (ann, a_moment) = (by("ann"), Duration::from_millis(200));
     tokio::select! {
-        done = office.dead_letters.replay_all(&everything, slow, &ann, each) => panic!("{done:?}"),
+        done = office.dead_letters.retry_all(&everything, slow, &ann, each) => panic!("{done:?}"),
         () = async {
             heard.wait_for(|count| *count == 2).await.unwrap();
             tokio::time::sleep(a_moment).await;
@@ -400,10 +400,10 @@ async fn a_dead_letter_that_parked_nothing_holds_no_replay_back() {
     assert_eq!((letters.len(), office.notes().len()), (2, 0), "the third waits");
     office.bench.sql("UPDATE relais_inbox SET payload = replace(payload, 'park', 'done')");
     office.bench.sql("UPDATE relais_inbox SET payload = replace(payload, 'fail', 'done')");
-    office.dead_letters.replay(letters[1].id, &by("ann")).await.unwrap();
+    office.dead_letters.retry(letters[1].id, &by("ann")).await.unwrap();
     office.handle().await;
     assert_eq!(office.notes(), ["m-2", "m-3"], "the key went on without the first one");
-    office.dead_letters.replay(letters[0].id, &by("ann")).await.unwrap();
+    office.dead_letters.retry(letters[0].id, &by("ann")).await.unwrap();
     office.handle().await;
     assert_eq!(office.notes(), ["m-2", "m-3", "m-1"]);
     assert!(office.dead_letters.parked_keys(10).await.unwrap().is_empty());
@@ -427,7 +427,7 @@ async fn a_released_key_retries_all_its_dead_letters_in_order_and_continues() {
     // Pressed twice: nothing of it is left.
     let again = office.dead_letters.release_key(&held, &by("bob")).await.unwrap();
     assert_eq!((again.done, again.unchanged), (0, 2));
-    assert!(office.dead_letters.held("k").await.unwrap().is_empty());
+    assert!(office.dead_letters.of_key("k").await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -471,14 +471,14 @@ async fn a_key_is_held_at_each_destination_by_itself() {
     let mut worker = InboxWorker::new(store, keeper, actions, RetryPolicy::default(), counters);
     run_until_idle(&mut worker).await;
 
-    let held = dead_letters.held("k").await.unwrap();
+    let held = dead_letters.of_key("k").await.unwrap();
     let places: Vec<_> =
         held.iter().map(|k| (k.origin, k.destination.as_deref(), k.letters.len())).collect();
     assert_eq!(places, [(Origin::Inbox, None, 1), (Origin::Outbox, Some("d"), 2)]);
     assert_eq!(dead_letters.release_key(&held[1], &by("ann")).await.unwrap().done, 2);
     drain(&mut relay).await;
     assert_eq!(script.seen(), ["a", "b", "c", "a", "b"]);
-    assert_eq!(dead_letters.held("k").await.unwrap().len(), 1, "the inbox was not meant");
+    assert_eq!(dead_letters.of_key("k").await.unwrap().len(), 1, "the inbox was not meant");
 }
 
 #[tokio::test]
@@ -488,12 +488,12 @@ async fn a_conflict_holds_nothing_and_its_edit_leaves_the_first_message_alone() 
     office.bench.store.accept(rows, Vec::new()).await.unwrap();
     let letter = office.letters().await.remove(0);
     assert_eq!(letter.failed_status, "CONFLICT");
-    assert!(office.dead_letters.held("k").await.unwrap().is_empty());
+    assert!(office.dead_letters.of_key("k").await.unwrap().is_empty());
     let other = body("k", "done").replace("}", ",\"n\":2}");
     assert_eq!(office.edit(letter.id, &other).await, DecisionOutcome::Done);
     assert_eq!(office.bench.texts("SELECT payload FROM relais_inbox"), [body("k", "done")]);
     assert_eq!(
-        office.dead_letters.replay(letter.id, &by("ann")).await.unwrap(),
+        office.dead_letters.retry(letter.id, &by("ann")).await.unwrap(),
         DecisionOutcome::Done
     );
     office.handle().await;
@@ -506,23 +506,23 @@ async fn an_undecodable_row_is_discarded_once() {
     let row = received("m-1", "{oops");
     office.bench.store.accept(vec![row], Vec::new()).await.unwrap();
     assert_eq!(
-        office.dead_letters.discard_unreadable(1, &by("ann")).await.unwrap(),
+        office.dead_letters.discard_undecodable(1, &by("ann")).await.unwrap(),
         DecisionOutcome::Done
     );
     assert_eq!(office.bench.texts("SELECT status FROM relais_inbox"), ["FAILED"]);
     assert!(office.letters().await.is_empty(), "it is resolved");
-    let again = office.dead_letters.discard_unreadable(1, &by("bob")).await.unwrap();
+    let again = office.dead_letters.discard_undecodable(1, &by("bob")).await.unwrap();
     assert!(
         matches!(&again, DecisionOutcome::ResolvedBefore { by, resolution, .. }
             if by == "ann" && resolution == "discarded"),
         "{again:?}"
     );
     office.receive(&[("m-2", "k", "done")]).await;
-    let sound = office.dead_letters.discard_unreadable(2, &by("ann")).await.unwrap();
+    let sound = office.dead_letters.discard_undecodable(2, &by("ann")).await.unwrap();
     let DecisionOutcome::Refused { problem } = sound else { panic!("{sound:?}") };
     assert!(problem.message.contains("PROCESSED"), "{problem:?}");
     assert_eq!(
-        office.dead_letters.discard_unreadable(9, &by("ann")).await.unwrap(),
+        office.dead_letters.discard_undecodable(9, &by("ann")).await.unwrap(),
         DecisionOutcome::NotFound
     );
 }

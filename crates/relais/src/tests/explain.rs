@@ -174,7 +174,7 @@ async fn attempts_dead_letters_and_decisions_of_operators_are_in_the_timeline() 
     let by = DecisionAuthor::new("ann", "fixed");
     let rewrite = PayloadEdit::new("\"c\"");
     assert_eq!(dead_letters.edit(letter.id, rewrite, &by).await.unwrap(), DecisionOutcome::Done);
-    assert_eq!(dead_letters.replay(letter.id, &by).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(dead_letters.retry(letter.id, &by).await.unwrap(), DecisionOutcome::Done);
     running.wake();
     until(&bench, DONE, "3").await;
     running.stop().await;
@@ -329,7 +329,7 @@ async fn a_discarded_undecodable_row_names_its_operator() {
     let bench = Bench::new().await;
     let dead_letters = App::new(bench.store.clone()).dead_letters();
     bench.store.accept(vec![received("m-1", "{oops")], Vec::new()).await.unwrap();
-    dead_letters.discard_unreadable(1, &DecisionAuthor::new("ann", "garbage")).await.unwrap();
+    dead_letters.discard_undecodable(1, &DecisionAuthor::new("ann", "garbage")).await.unwrap();
     let explained = lines(&story(&bench, "inbox:1").await);
     assert_eq!(explained[0], "inbox:1 received");
     assert!(explained.contains(&"inbox:1 inbox.discarded by ann".to_owned()), "{explained:?}");
@@ -458,11 +458,10 @@ async fn the_dead_letter_of_a_process_is_retried_by_its_operator_and_explained()
         matches!(&edited, DecisionOutcome::Refused { problem } if problem.code == "PROCESS_DATA")
     );
 
-    assert_eq!(dead_letters.replay(letter.id, &by).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(dead_letters.retry(letter.id, &by).await.unwrap(), DecisionOutcome::Done);
     running.wake();
     until(&bench, DONE, "2").await;
-    let again =
-        dead_letters.replay(letter.id, &DecisionAuthor::new("bob", "me too")).await.unwrap();
+    let again = dead_letters.retry(letter.id, &DecisionAuthor::new("bob", "me too")).await.unwrap();
     assert!(
         matches!(&again, DecisionOutcome::ResolvedBefore { by, .. } if by == "ann"),
         "{again:?}"

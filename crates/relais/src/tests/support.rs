@@ -16,7 +16,7 @@ use relais_core::{
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
     retry::RetryPolicy,
-    store::{Store, StoreDriver},
+    store::StoreDriver,
 };
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
 use relais_testkit::{

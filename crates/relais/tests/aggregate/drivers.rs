@@ -1,7 +1,7 @@
 //! The drivers beside sqlx: tokio-postgres, deadpool and rusqlite.
 
 use relais::{
-    Persist, PersistBlocking, SaveError, Store,
+    Persist, PersistBlocking, SaveError,
     sqlite::{SqliteOptions, SqliteStore},
 };
 

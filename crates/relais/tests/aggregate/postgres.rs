@@ -1,7 +1,7 @@
 //! PostgreSQL with sqlx.
 
 use relais::{
-    Persist, SaveError, Store,
+    Persist, SaveError,
     postgres::{PostgresOptions, PostgresStore},
 };
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use relais::{
-    Persist, Store,
+    Persist,
     sqlite::{SqliteOptions, SqliteStore},
 };
 use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction, sqlite::SqliteConnectOptions};

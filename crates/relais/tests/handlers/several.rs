@@ -120,10 +120,7 @@ async fn check(database: &dyn Notes) {
         .unwrap();
     assert_eq!(letters.len(), 1);
     broken.store(false, SeqCst);
-    dead_letters
-        .replay(letters[0].id, &DecisionAuthor::new("ann", "search is back"))
-        .await
-        .unwrap();
+    dead_letters.retry(letters[0].id, &DecisionAuthor::new("ann", "search is back")).await.unwrap();
     let all = [&mail[..], &["search bank/m-1", "search bank/m-2", "search bank/m-3"]].concat();
     until(database, SEEN, &all).await;
     running.stop().await;

@@ -6,7 +6,8 @@ use std::{
 };
 
 use relais::dead_letters::{
-    DecisionAuthor, DecisionOutcome, DecisionReport, HeldKey, Pace, SelectedLetter, many::in_order,
+    DecisionAuthor, DecisionOutcome, DecisionReport, KeyLetters, Pace, SelectedLetter,
+    many::in_order,
 };
 use relais_core::{
     dead_letter::{Origin, Resolution},
@@ -103,7 +104,7 @@ pub(super) async fn key(
     resolution: Resolution,
     args: &KeyArgs,
 ) -> Done {
-    let mut held = at.dead_letters.held(&args.key).await?;
+    let mut held = at.dead_letters.of_key(&args.key).await?;
     if args.inbox {
         held.retain(|key| key.origin == Origin::Inbox);
     } else if let Some(destination) = &args.destination {
@@ -118,7 +119,7 @@ pub(super) async fn key(
             if resolution == Resolution::Discarded && !args.decision.dry_run {
                 args.decision.needs_reason("discard all dead letters of a key")?;
             }
-            let HeldKey { letters, .. } = held.remove(0);
+            let KeyLetters { letters, .. } = held.remove(0);
             decide(at, Selection::named(letters, resolution), &args.decision).await
         }
         _ => {

@@ -45,7 +45,7 @@ pub(super) async fn discard(context: &CommandContext, args: &DiscardRows) -> Don
     let progress = CommandProgress::new("rows", Some(rows.len() as u64), true);
     let (mut discarded, mut unchanged) = (Vec::new(), Vec::new());
     for row in rows {
-        let answer = dead_letters.discard_unreadable(row, &by).await?;
+        let answer = dead_letters.discard_undecodable(row, &by).await?;
         progress.step();
         if answer == DecisionOutcome::Done {
             discarded.push(row);

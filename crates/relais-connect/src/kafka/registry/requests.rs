@@ -171,14 +171,15 @@ impl RegistryRequests {
             });
         }
         let error: ErrorAnswer = serde_json::from_slice(&body).unwrap_or_default();
-        let said = error.message.unwrap_or_default();
-        let said: String = said.chars().filter(|c| !c.is_control()).take(EXCERPT_MAX).collect();
-        let why = format!("it answered {} {said}", status.as_u16()).trim_end().to_owned();
+        let message = error.message.unwrap_or_default();
+        let message: String =
+            message.chars().filter(|c| !c.is_control()).take(EXCERPT_MAX).collect();
+        let why = format!("it answered {} {message}", status.as_u16()).trim_end().to_owned();
         Err(match (status, error.error_code) {
             (StatusCode::NOT_FOUND, Some(code)) if NOT_FOUND.contains(&code) => {
                 let what = path.join("/");
                 RegistryError::NotFound(format!(
-                    "the schema registry at {self} has no {what} ({code} {said})"
+                    "the schema registry at {self} has no {what} ({code} {message})"
                 ))
             }
             (StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY, _) => {

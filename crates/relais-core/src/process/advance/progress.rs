@@ -163,9 +163,9 @@ impl Progress {
         let progress: Self = serde_json::from_str(&process.progress)
             .map_err(|error| unreadable(format!("is not valid: {error}")))?;
         if progress.status() != process.status {
-            let (is, says) = (process.status.as_str(), progress.status().as_str());
+            let (is, expected) = (process.status.as_str(), progress.status().as_str());
             return Err(unreadable(format!(
-                "is that of a process that is {says}, but its status is {is}; check whether the row was changed by hand"
+                "is that of a process that is {expected}, but its status is {is}; check whether the row was changed by hand"
             )));
         }
         Ok(progress)

@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use deadpool_postgres::Transaction;
-use relais_core::{dead_letter::Resolution, outbox::OnDeadLetter};
+use relais_core::{dead_letter::Resolution, outbox::OnDeadLetter, store::SettleOutcome};
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
@@ -21,14 +21,14 @@ use crate::adopt::{ACTOR, CHANGES_MAX};
 /// The longest wait for a row of the application.
 const ROW_WAIT: Duration = Duration::from_millis(200);
 
-/// Handles changes; returns how many.
+/// Handles changes: they count as settled.
 pub(in super::super) async fn follow(
     client: &mut Client<'_>,
     shared: &StoreState,
-) -> Result<u64, Failure> {
+) -> Result<SettleOutcome, Failure> {
     let adopted = &shared.adopted;
     if adopted.all().is_empty() {
-        return Ok(0);
+        return Ok(SettleOutcome::default());
     }
     if adopted.is_due() {
         install_rest(adopted, client).await?;
@@ -40,19 +40,19 @@ pub(in super::super) async fn follow(
     let names: Vec<&str> = scripts.iter().map(|script| script.name.as_str()).collect();
     let values: [&(dyn ToSql + Sync); 3] = [&adopted.cursor(), &names, &(CHANGES_MAX as i64)];
     let rows = client.query(adopt_sql!("changes"), &values).await?;
-    let mut handled = 0;
+    let mut outcome = SettleOutcome::default();
     for change in rows.iter().map(AdoptedChange::of) {
         let found = scripts.iter().find(|script| script.name == change.adopted_by);
         let Some(script) = found else { continue };
         match handle(client, script, &change).await {
-            Ok(is_done) => handled += u64::from(is_done),
+            Ok(is_done) => outcome.settled += u64::from(is_done),
             // An error of this row or table; a lost connection ends the pass.
             Err(Failure::Final(error)) if error.code().is_some() => {}
             Err(failure) => return Err(failure),
         }
     }
     adopted.pass_ended(rows.last().map(|last| last.get(0)), rows.len());
-    Ok(handled)
+    Ok(outcome)
 }
 
 /// A row of `relais_adopted_change`.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use relais_core::{
     dead_letter::Resolution,
     outbox::OnDeadLetter,
-    store::{StoreError, StoreResult},
+    store::{SettleOutcome, StoreError, StoreResult},
 };
 use rusqlite::{Transaction, ffi};
 use uuid::Uuid;
@@ -26,11 +26,11 @@ use super::{
 };
 use crate::adopt::{ACTOR, CHANGES_MAX};
 
-/// Handles changes; returns how many.
-pub(in super::super) async fn follow(store: &SqliteStore) -> StoreResult<u64> {
+/// Handles changes: they count as settled.
+pub(in super::super) async fn follow(store: &SqliteStore) -> StoreResult<SettleOutcome> {
     let adopted = &store.inner.adopted;
     if adopted.all().is_empty() {
-        return Ok(0);
+        return Ok(SettleOutcome::default());
     }
     if adopted.is_due() {
         let rest = adopted.to_install();
@@ -48,19 +48,19 @@ pub(in super::super) async fn follow(store: &SqliteStore) -> StoreResult<u64> {
         |db: &rusqlite::Connection| all(db, adopt_sql!("changes"), params, AdoptedChange::of);
     let changes = store.readers().read(read).await?;
     let (last, read) = (changes.last().map(|change| change.id), changes.len());
-    let mut handled = 0;
+    let mut outcome = SettleOutcome::default();
     for change in changes {
         let found = scripts.iter().find(|script| script.name == change.adopted_by);
         let Some(script) = found.map(Arc::clone) else { continue };
         match store.writer().run_to_end(move |tx| handle(tx, &script, &change)).await {
-            Ok(is_done) => handled += u64::from(is_done),
+            Ok(is_done) => outcome.settled += u64::from(is_done),
             // An error of this row or table; a locked or full database ends the pass.
             Err(error) if is_about_row(&error) => {}
             Err(error) => return Err(error),
         }
     }
     adopted.pass_ended(last, read);
-    Ok(handled)
+    Ok(outcome)
 }
 
 /// As [`super::write_back::is_about_rows`], of an error that is classified already.
