@@ -6,7 +6,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use axum::{Router, routing::get};
 use relais::{
-    App, Inspect,
+    App,
     log::LogPublisher,
     sqlite::{SqliteOptions, SqliteStore},
 };

@@ -3,6 +3,7 @@
 //! A build without AMQP 1.0 reads them too: it reports the missing feature, not unknown keys.
 
 use relais_core::{
+    InvalidSettings,
     decode::Decoder,
     extract::Pick,
     setting::{
@@ -90,7 +91,7 @@ text_kinds! {
 
 fn address_template(text: &str) -> Result<RoutingTemplate, String> {
     match text.len() {
-        1..=ADDRESS_BYTES_MAX => text.parse(),
+        1..=ADDRESS_BYTES_MAX => text.parse().map_err(|error: InvalidSettings| error.to_string()),
         _ => Err(format!("must have 1 to {ADDRESS_BYTES_MAX} bytes")),
     }
 }

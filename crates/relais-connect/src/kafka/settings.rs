@@ -160,7 +160,7 @@ pub fn subject_template(text: &str) -> Result<RoutingTemplate, String> {
     if text.trim().is_empty() || text.len() > SUBJECT_CHARS_MAX {
         return Err(format!("must have 1 to {SUBJECT_CHARS_MAX} characters"));
     }
-    text.parse()
+    text.parse().map_err(|error: InvalidSettings| error.to_string())
 }
 
 /// Reads the URL of a schema registry. The text is shown, so it must have no secret.

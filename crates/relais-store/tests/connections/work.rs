@@ -5,7 +5,7 @@ use std::time::Duration;
 use relais_core::{
     handler::{HandleOutcome, HandlerWork, Received},
     hydrate::Hydrator,
-    inspect::{Inspect, InspectExt},
+    inspect::InspectExt,
     lane::{Fence, LaneRelease, LaneRequest, OwnedLane, Scope},
     message::NewMessage,
     outbox::{OutboxFate, OutboxSettlement},

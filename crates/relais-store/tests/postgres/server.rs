@@ -104,7 +104,7 @@ async fn a_caller_that_goes_away_leaves_the_work_done_and_the_pool_clean() {
     let Some(bed) = Bed::single().await else { return };
     let store = &bed.store;
     for round in 0..20 {
-        let mut going = store.enqueue(vec![message("k"), message("k")]);
+        let mut going = Box::pin(store.enqueue(vec![message("k"), message("k")]));
         for _ in 0..round % 5 {
             if poll_once(&mut going).await.is_some() {
                 break;

@@ -123,7 +123,8 @@ impl Drop for PostgresScratch {
             let Ok(runtime) = runtime else { return };
             let sql = format!("DROP SCHEMA {schema} CASCADE");
             let dropped = runtime.block_on(async {
-                let server = connect(&url).await.map_err(|error| error.to_string())?;
+                let server =
+                    connect(&url).await.map_err(|error| TestDatabaseError(error.to_string()))?;
                 server.execute(&sql).await
             });
             if let Err(error) = dropped {

@@ -2,10 +2,7 @@
 
 use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
-use relais_core::{
-    BoxFuture,
-    store::{Store, StoreDriver},
-};
+use relais_core::{BoxFuture, store::StoreDriver};
 use relais_store::sqlite::{SqliteOptions, SqliteStore};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
