@@ -11,6 +11,7 @@ mod fleet;
 mod inbox;
 mod ingest;
 mod lanes;
+mod losses;
 mod observe;
 mod process;
 mod process_crash;

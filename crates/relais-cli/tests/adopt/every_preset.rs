@@ -14,23 +14,26 @@ on_both_databases!(
     rows_of_a_custom_table_show_each_result_in_its_own_words,
 );
 
+/// A statement about the row of one number.
+type OfRow = fn(u32) -> String;
+
 /// A table with what its application writes and reads. Each statement is about the row of one number.
 struct PresetLife {
     ddl: &'static str,
     adopt: String,
     /// Inserts a row with its number as the payload.
-    insert: fn(u32) -> String,
+    insert: OfRow,
     /// Returns one text: the state of a row.
-    state: fn(u32) -> String,
+    state: OfRow,
     /// The mark that the old poller set.
-    mark_sent: Cell<fn(u32) -> String>,
+    mark_sent: Cell<OfRow>,
     delivered: &'static str,
     /// The statement that shows a failed row, and its result.
-    failed: (fn(u32) -> String, &'static str),
+    failed: (OfRow, &'static str),
     /// The manual retry of a failed row, and the state after it.
-    retry: Cell<(fn(u32) -> String, &'static str)>,
+    retry: Cell<(OfRow, &'static str)>,
     /// The UPDATE that sends a delivered row once more.
-    resend: Cell<fn(u32) -> String>,
+    resend: Cell<OfRow>,
     /// The state while it waits for another attempt, and after that has succeeded.
     backoff: Cell<(&'static str, &'static str)>,
 }

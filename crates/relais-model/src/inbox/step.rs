@@ -378,12 +378,8 @@ fn settle(
                 it.attempts = u8::try_from(attempts).expect("few attempts");
                 (it.parks, it.passed) = (park, it.passed || !park);
             }
-            Some(
-                InboxFate::Processed { .. } | InboxFate::Ignored { .. } | InboxFate::Wait { .. },
-            )
-            | None => {
-                state.reopened = true;
-            }
+            // No outcome of these answers leads to another fate.
+            _ => state.reopened = true,
         }
     }
     forget(state, worker, message);

@@ -10,7 +10,7 @@ use relais_core::{
     outbox::OutboxRow,
     store::{Fetch, StoreError},
 };
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, Transaction, params, types::ValueRef};
 
 use super::{
     error,
@@ -46,7 +46,7 @@ struct FoundRow {
     lane: i16,
     /// The size of its payload.
     bytes: usize,
-    /// What the walk has read of it. A due row and one with a large payload are read at the end.
+    /// The row, if the walk has read it. A due row and one with a large payload are read at the end.
     row: Option<OutboxRow>,
 }
 
@@ -232,7 +232,7 @@ impl OutboxSearch<'_> {
                 continue;
             }
             let bytes = cells.size(23);
-            let row = match cells.is_null(7) {
+            let row = match matches!(row.get_ref(7), Ok(ValueRef::Null)) {
                 true => None,
                 false => Some(OutboxRow { lane, ..read(row, |c| c.outbox()).map_err(failed)? }),
             };

@@ -133,10 +133,6 @@ impl<'a, 'b> Cells<'a, 'b> {
         u64::try_from(self.integer(column)).unwrap_or_default()
     }
 
-    pub(super) fn is_null(&self, column: impl Column) -> bool {
-        matches!(self.row.get_ref(column), Ok(ValueRef::Null))
-    }
-
     pub(super) fn flag(&self, column: impl Column) -> bool {
         self.integer(column) != 0
     }

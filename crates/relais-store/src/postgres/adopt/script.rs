@@ -4,7 +4,7 @@ use super::dialect::{PostgresDialect, PostgresTerms};
 use crate::adopt::{
     Adoption,
     catalog::{DeadLetterTable, FoundTable, WRITTEN},
-    terms::{AdoptSql, fingerprint, identifier, render},
+    terms::{AdoptSql, Values, fingerprint, identifier, render},
 };
 
 /// Before rows that exist are copied.
@@ -120,13 +120,6 @@ impl AdoptScript {
         let reset_body = render(templates.reset_body, &[&new]);
         let bodies = [("copy_body", copy_body.clone()), ("reset_body", reset_body.clone())];
         let plain = |template| render(template, &[&values]);
-        let bury = table.dead_letters.as_ref().map(|dead_letters| {
-            let own = |meaning| (meaning, terms.identifier(meaning));
-            let columns = [own("event_type"), own("payload"), own("created_at")];
-            let error_max = dead_letters.error_max.unwrap_or(i32::MAX).to_string();
-            let place = [("dead_letters", dead_letters.name.clone()), ("error_max", error_max)];
-            render(adopt_sql!("bury"), &[&place, &columns, &values])
-        });
         Self {
             functions: render(adopt_sql!("functions"), &[&bodies, &values]),
             triggers: plain(adopt_sql!("triggers")),
@@ -140,7 +133,7 @@ impl AdoptScript {
             is_inbox: adoption.is_inbox(),
             name: name.to_owned(),
             schema: table.relais_schema.clone(),
-            bury,
+            bury: bury(table, &terms, &values),
             copy_body,
             reset_body,
         }
@@ -160,6 +153,16 @@ impl AdoptScript {
 /// Returns the names of the functions that the triggers of a table call.
 pub(super) fn function_names(table: &str) -> [String; 2] {
     ["copy", "reset"].map(|kind| format!("relais_adopted_{kind}_{:016x}", fingerprint(table)))
+}
+
+/// Returns the statement that writes a dead letter into the application's table, if it has one.
+fn bury(table: &FoundTable, terms: &PostgresTerms<'_>, values: &Values) -> Option<String> {
+    let dead_letters = table.dead_letters.as_ref()?;
+    let own = |meaning| (meaning, terms.identifier(meaning));
+    let columns = [own("event_type"), own("payload"), own("created_at")];
+    let error_max = dead_letters.error_max.unwrap_or(i32::MAX).to_string();
+    let place = [("dead_letters", dead_letters.name.clone()), ("error_max", error_max)];
+    Some(render(adopt_sql!("bury"), &[&place, &columns, values]))
 }
 
 /// Returns the rights on the table that the role of `relais run` needs.
