@@ -18,7 +18,7 @@ use relais_core::{
     message::Category,
 };
 
-use self::answers::{failed_as_a_whole, is_answer, rests_at_once};
+use self::answers::{failed_as_a_whole, is_answer, last_problem, rests_at_once};
 use crate::{app::DestinationSettings, lock::lock};
 
 /// The key of a call that carries no message.
@@ -205,6 +205,9 @@ impl SharedLimits {
             messages.map(|(key, category)| (Evidence::key(key), category)).unzip();
         let mut inner = self.lock();
         inner.contact = deliveries.iter().map(Delivery::contact).fold(inner.contact, Ord::max);
+        if let Some(problem) = last_problem(deliveries) {
+            inner.reason = Some(problem.clone().fitted());
+        }
         let began_ns = inner.ns_at(began);
         let now_ns = inner.now_ns();
         // The current state decides which messages are excused.
@@ -379,5 +382,27 @@ impl LimitsState {
             let misconfigured = matches!(delivery, Delivery::Misconfigured { .. });
             self.breaker.failed(FailedCall { key, was_failing, misconfigured, asked }, now_ns);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_an_open_breaker_is_the_last_rejection() {
+        let limits = SharedLimits::new(&DestinationSettings::default());
+        let learn = |key: &str, delivery: Delivery| {
+            limits.learn([(key, Category::Event)].into_iter(), &[delivery], Instant::now());
+        };
+        for n in 0..5 {
+            assert_eq!(limits.state(), BreakerState::Closed);
+            learn(&format!("k{n}"), Delivery::reject("HTTP_422", &format!("refused {n}")));
+        }
+        assert_eq!(limits.state(), BreakerState::Open);
+        let waiting = Problem::new("TOPIC", "it does not exist");
+        learn("w", Delivery::Wait { problem: waiting, after: None });
+        let reason = limits.lock().reason.clone();
+        assert_eq!(reason, Some(Problem::new("HTTP_422", "refused 4")));
     }
 }
