@@ -170,11 +170,25 @@ async fn a_cloudevent_comes_back_as_the_payload() {
 async fn a_check_names_what_is_missing() {
     let Some(world) = classic().await else { return };
     let connection = world.connection();
-    let found = connection.probe_destination(&template(&world.name)).await.unwrap();
+    let (exchange, default) = (template(&world.name), template(""));
+    let (fixed, place) = (template("missing"), template("{{key}}"));
+    let found = connection.probe_destination(&exchange, &fixed, None).await.unwrap();
     assert!(found.contains(&world.name) && !found.contains("guest"), "{found}");
-    assert!(connection.probe_destination(&template("")).await.is_ok());
+    assert!(found.contains("bindings are not checked"), "{found}");
+    assert!(connection.probe_destination(&default, &place, None).await.is_ok());
+    let found = connection.probe_destination(&default, &exchange, Some(&world.name)).await.unwrap();
+    assert!(found.contains(&format!("queue `{}`", world.name)), "{found}");
+    for (exchange, key, reply_to) in [
+        (&default, &fixed, None),
+        (&exchange, &place, Some("missing")),
+        (&default, &place, Some("missing")),
+    ] {
+        let missing = connection.probe_destination(exchange, key, reply_to).await.unwrap_err();
+        let missing = missing.to_string();
+        assert!(missing.contains("`missing`: the queue does not exist"), "{missing}");
+    }
     assert!(connection.probe_source(&world.name).await.unwrap().contains("0 messages"));
-    let missing = connection.probe_destination(&template("missing")).await.unwrap_err().to_string();
+    let missing = connection.probe_destination(&fixed, &place, None).await.unwrap_err().to_string();
     assert!(missing.contains("exchange does not exist"), "{missing}");
     let missing = connection.probe_source("missing").await.unwrap_err().to_string();
     assert!(missing.contains("queue does not exist"), "{missing}");
