@@ -60,6 +60,7 @@ fn a_record_becomes_a_row_and_the_row_a_record() {
     assert_eq!(header(&records[0], "causation-id").as_deref(), Some("m-1"));
     assert_eq!(header(&records[0], "ce_type").as_deref(), Some("MembersCreated"));
     assert_eq!(header(&records[1], "event-type").as_deref(), Some("tombstone"));
+    assert_eq!(records[1].payload(), None, "a tombstone stays one");
     wait_until("the group's lag is zero", || from.committed(&from.name) == from.ends());
     let said = running.stop();
     assert_eq!(said.code, 0, "{said:?}");

@@ -9,7 +9,7 @@ use crate::{
     delivery::Problem,
     inbox::InboxRow,
     json,
-    message::{Category, HEADER_AGGREGATE_ID, Headers, MessageIdOrigin, NewMessage},
+    message::{Category, HEADER_AGGREGATE_ID, HEADER_VALUE, Headers, MessageIdOrigin, NewMessage},
     text,
 };
 
@@ -144,7 +144,12 @@ impl Route {
                 None => event.to_owned(),
                 Some(template) => fill(template, event, None)?,
             };
-            return Ok(vec![self.message(row, 0, aggregate_id, payload, &common)]);
+            let mut message = self.message(row, 0, aggregate_id, payload, &common);
+            if let (None, Some(absence)) = (&self.payload, row.headers.get(HEADER_VALUE)) {
+                // A tombstone that is sent on as it is stays one.
+                message.headers.set(HEADER_VALUE, absence);
+            }
+            return Ok(vec![message]);
         };
         let elements = json::pointer(event, each).and_then(json::items).ok_or_else(|| {
             Problem::new("ROUTE_EACH", &format!("payload has no array at `{each}`"))
@@ -386,6 +391,18 @@ mod tests {
         assert_eq!(messages[0].payload, r#"{"who":"q\"x","no":null}"#);
         let broken = Route { payload: Some("[{{/a}}".into()), ..route };
         assert_eq!(broken.apply(&row("{}")).unwrap_err().code, "ROUTE_TEMPLATE");
+    }
+
+    #[test]
+    fn a_tombstone_that_is_sent_on_as_it_is_stays_one() {
+        let mut event = row("null");
+        event.headers.set(HEADER_VALUE, "tombstone");
+        let sent = route().apply(&event).unwrap().remove(0);
+        assert_eq!(sent.headers.get(HEADER_VALUE), Some("tombstone"));
+        let made = route().payload(r#"{"deleted":true}"#).apply(&event).unwrap().remove(0);
+        assert_eq!(made.headers.get(HEADER_VALUE), None, "it has a value of its own");
+        let sent = route().apply(&row("null")).unwrap().remove(0);
+        assert_eq!(sent.headers.get(HEADER_VALUE), None, "null is a value");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::{
     pin::pin,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use async_trait::async_trait;
@@ -34,6 +34,8 @@ use crate::{
 const BATCH_MAX: usize = 1_000;
 /// The pause after a source was unavailable.
 const SOURCE_PAUSE: Duration = Duration::from_secs(1);
+/// The time after which the same reason is logged again.
+const SAME_REASON_PAUSE: Duration = Duration::from_secs(60);
 
 /// A worker that stores the messages of one source.
 pub(crate) struct Ingest {
@@ -46,6 +48,7 @@ pub(crate) struct Ingest {
     pub(crate) ahead: Option<Result<SourceBatch, SourceError>>,
     pub(crate) inbox: Arc<InboxCounters>,
     pub(crate) counters: Arc<SourceCounters>,
+    pub(crate) outage: OutageLog,
     pub(crate) stop: CancellationToken,
     /// The permission to read the source.
     pub(crate) gate: watch::Receiver<Gate>,
@@ -90,11 +93,17 @@ impl Worker for Ingest {
                     other => other.to_string(),
                 };
                 self.counters.unavailable(&reason);
-                return Ok(wait(&self.name, &reason, &self.stop).await);
+                if self.outage.is_news(&reason, Instant::now()) {
+                    tracing::warn!(source = self.name, reason, "source is unavailable; waiting");
+                }
+                return Ok(wait(&self.stop).await);
             }
         };
         crate::fail_point!("ingest.after_read");
         self.counters.available();
+        if self.outage.end() {
+            tracing::info!(source = self.name, "source is available again");
+        }
         let ingested = IngestedBatch::new(self.inbox.tracer.as_deref(), &batch);
         match self.accept(batch).await {
             Ok(accepted) => {
@@ -208,9 +217,30 @@ impl IngestedBatch {
     }
 }
 
-/// Logs that the source is unavailable, and rests.
-async fn wait(source: &str, reason: &str, stop: &CancellationToken) -> PassOutcome {
-    tracing::warn!(source, reason, "source is unavailable; waiting");
+/// The reason that was logged last for an unavailable source, and when.
+#[derive(Debug, Default)]
+pub(crate) struct OutageLog(Option<(String, Instant)>);
+
+impl OutageLog {
+    /// Returns whether the reason is to be logged now: it is new, or was logged a minute ago.
+    fn is_news(&mut self, reason: &str, now: Instant) -> bool {
+        let is_old = self.0.as_ref().is_some_and(|(logged, at)| {
+            logged == reason && now.saturating_duration_since(*at) < SAME_REASON_PAUSE
+        });
+        if !is_old {
+            self.0 = Some((reason.to_owned(), now));
+        }
+        !is_old
+    }
+
+    /// Ends the outage. Returns false if there was none.
+    fn end(&mut self) -> bool {
+        self.0.take().is_some()
+    }
+}
+
+/// Rests after the source was unavailable.
+async fn wait(stop: &CancellationToken) -> PassOutcome {
     tokio::select! {
         () = stop.cancelled() => PassOutcome::Finished,
         () = tokio::time::sleep(SOURCE_PAUSE) => PassOutcome::Worked,
@@ -274,5 +304,25 @@ fn as_undecodable(message: NewInbox, reason: &str) -> NewInbox {
         aggregate_id: message.aggregate_id.as_ref().map(key),
         event_type: message.event_type.map(|kind| text::fit(&kind, text::MESSAGE_ID_MAX)),
         ..message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unchanged_reason_is_logged_once_a_minute() {
+        let mut log = OutageLog::default();
+        let start = Instant::now();
+        let mut news =
+            |reason: &str, seconds| log.is_news(reason, start + Duration::from_secs(seconds));
+        assert!(news("refused", 0));
+        assert!(!news("refused", 1) && !news("refused", 59));
+        assert!(news("refused", 60));
+        assert!(!news("refused", 119));
+        assert!(news("unknown queue", 119), "another reason");
+        assert!(log.end() && !log.end());
+        assert!(log.is_news("unknown queue", start + Duration::from_secs(120)), "another outage");
     }
 }

@@ -18,7 +18,7 @@ use relais_core::{
     message::Category,
 };
 
-use self::answers::{failed_as_a_whole, is_answer, rests_at_once};
+use self::answers::{excuse, failed_as_a_whole, is_answer, last_problem, rests_at_once};
 use crate::{app::DestinationSettings, lock::lock};
 
 /// The key of a call that carries no message.
@@ -277,6 +277,9 @@ impl LimitsState {
         now_ns: u64,
     ) -> CallAssessment {
         self.contact = deliveries.iter().map(Delivery::contact).fold(self.contact, Ord::max);
+        if let Some(problem) = last_problem(deliveries) {
+            self.reason = Some(problem.clone().fitted());
+        }
         // The current state decides which messages are excused.
         let probing = self.breaker.state(now_ns) == BreakerState::HalfOpen;
         let mut assessment = match failed_as_a_whole(deliveries) {
@@ -284,11 +287,7 @@ impl LimitsState {
             None => self.learn_each((keys, categories), deliveries, began_ns, now_ns),
         };
         if probing || self.breaker.state(now_ns) == BreakerState::Open {
-            for (judgement, delivery) in assessment.judgements.iter_mut().zip(deliveries) {
-                if judgement.fault == Fault::Message && delivery.failure().is_some() {
-                    judgement.fault = Fault::Target;
-                }
-            }
+            excuse(&mut assessment.judgements, deliveries);
         }
         assessment
     }
@@ -398,3 +397,24 @@ impl LimitsState {
 
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_an_open_breaker_is_the_last_rejection() {
+        let limits = SharedLimits::new(&DestinationSettings::default());
+        let learn = |key: &str, delivery: Delivery| {
+            limits.learn([(key, Category::Event)].into_iter(), &[delivery], Instant::now());
+        };
+        for n in 0..5 {
+            assert_eq!(limits.state(), BreakerState::Closed);
+            learn(&format!("k{n}"), Delivery::reject("HTTP_422", &format!("refused {n}")));
+        }
+        assert_eq!(limits.state(), BreakerState::Open);
+        let waiting = Problem::new("TOPIC", "it does not exist");
+        learn("w", Delivery::Wait { problem: waiting, after: None });
+        let reason = limits.lock().reason.clone();
+        assert_eq!(reason, Some(Problem::new("HTTP_422", "refused 4")));
+    }
+}

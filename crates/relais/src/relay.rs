@@ -203,7 +203,6 @@ impl Relay {
         let mut fate = decide(retry, *on_dead_letter, row.attempts, delivery, judgement, random());
         if let OutboxFate::Wait { problem, pause, .. } = &mut fate {
             self.counters.outage(problem);
-            self.guard.limits().because(problem);
             if self.guard.limits().is_open() {
                 self.probed.insert(&row.msg_key);
                 if asked.is_none() {
@@ -231,8 +230,7 @@ impl Relay {
         let row = &entry.row;
         count(&self.counters, row, &fate);
         match &fate {
-            OutboxFate::Retry { pause, problem, .. } | OutboxFate::Wait { pause, problem, .. } => {
-                self.guard.limits().because(problem);
+            OutboxFate::Retry { pause, .. } | OutboxFate::Wait { pause, .. } => {
                 let due = Instant::now().checked_add(*pause);
                 self.retry_at = [self.retry_at, due].into_iter().flatten().min();
             }

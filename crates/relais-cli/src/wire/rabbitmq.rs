@@ -65,7 +65,8 @@ pub(super) async fn probe_source(keys: &RabbitSourceKeys) -> Result<String, Stri
 }
 
 pub(super) async fn probe_destination(keys: &RabbitTargetKeys) -> Result<String, String> {
-    Ok(of_target(keys).probe_destination(&keys.exchange).await?)
+    let reply_to = keys.reply_to.as_deref();
+    Ok(of_target(keys).probe_destination(&keys.exchange, &keys.routing_key, reply_to).await?)
 }
 
 fn of_source(keys: &RabbitSourceKeys) -> RabbitConnection {

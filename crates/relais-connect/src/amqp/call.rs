@@ -71,7 +71,10 @@ impl<'a> AmqpPublishCall<'a> {
         let address = self.publisher.address();
         for (open, failure) in self.round(heads).await {
             let is_shared = match failure.verdict {
-                AmqpVerdict::Outage | AmqpVerdict::Busy | AmqpVerdict::Configuration => true,
+                AmqpVerdict::Outage
+                | AmqpVerdict::Busy
+                | AmqpVerdict::Full
+                | AmqpVerdict::Configuration => true,
                 // The link has one address, which is the cause for all its messages.
                 AmqpVerdict::Address => true,
                 AmqpVerdict::Message | AmqpVerdict::Suspect => false,
@@ -152,7 +155,7 @@ impl<'a> AmqpPublishCall<'a> {
         address: &str,
         heads: &[usize],
     ) -> LinkRound {
-        let mut round = LinkRound::default();
+        let (mut round, from) = (LinkRound::default(), self.publisher.address());
         let mut link = match timeout_at(self.deadline, connection.link(address)).await {
             Ok(Ok(link)) => link,
             Ok(Err(failure)) => return LinkRound { failure: Some(failure), ..round },
@@ -183,14 +186,14 @@ impl<'a> AmqpPublishCall<'a> {
                     }
                 },
                 Err(_) => {
-                    round.unanswered = Some(classify::no_credit(self.publisher.address()));
+                    round.unanswered = Some(classify::no_credit(from));
                     break;
                 }
             }
         }
         for (at, settlement) in sent {
             match timeout_at(self.deadline, settlement).await {
-                Ok(Ok(outcome)) => round.answered.push((at, classify::outcome(&outcome))),
+                Ok(Ok(outcome)) => round.answered.push((at, classify::outcome(&outcome, from))),
                 Ok(Err(error)) => round.fail(&error),
                 Err(_) => drop(round.unanswered.get_or_insert_with(classify::timed_out)),
             }

@@ -6,11 +6,12 @@
 use std::{io, time::Duration};
 
 use fe2o3_amqp::{
-    connection::OpenError,
+    connection::{ConnectionStopReason, OpenError},
     link::{
         DetachError, LinkStateError, ReceiverAttachError, RecvError, SendError, SenderAttachError,
         SessionStopReason,
     },
+    session::BeginError,
 };
 use fe2o3_amqp_types::{
     definitions::{Error, ErrorCondition},
@@ -38,6 +39,8 @@ pub(crate) enum AmqpVerdict {
     Configuration,
     /// The broker accepts messages, but not this many now.
     Busy,
+    /// The address is full; with a fixed address no message is accepted now.
+    Full,
     /// The broker cannot accept anything now.
     Outage,
 }
@@ -55,7 +58,7 @@ const TABLE: &[ConditionRow] = &[
     (
         &["amqp:unauthorized-access", "com.microsoft:auth-failed"],
         AmqpVerdict::Address,
-        "AMQP_ACCESS_REFUSED",
+        ACCESS_REFUSED,
         "this login may not use the address; grant it the permission (its messages wait until then)",
     ),
     (
@@ -78,11 +81,12 @@ const TABLE: &[ConditionRow] = &[
         "the broker refuses this message; change it or the address",
     ),
     (
-        &["amqp:resource-limit-exceeded", "com.microsoft:server-busy"],
-        AmqpVerdict::Busy,
+        &["amqp:resource-limit-exceeded"],
+        AmqpVerdict::Full,
         "AMQP_FULL",
-        "the broker or the queue is full or busy",
+        "the broker or the queue is full (messages wait until then)",
     ),
+    (&["com.microsoft:server-busy"], AmqpVerdict::Busy, "AMQP_FULL", "the broker is busy"),
     (
         &[
             "amqp:connection:forced",
@@ -101,6 +105,7 @@ const TABLE: &[ConditionRow] = &[
     ),
 ];
 
+const ACCESS_REFUSED: &str = "AMQP_ACCESS_REFUSED";
 /// Service Bus had nothing to give within the time that it waits.
 const NO_SESSION: &str = "com.microsoft:timeout";
 const UNKNOWN: ConditionRow =
@@ -109,7 +114,12 @@ const UNREACHABLE: (&str, &str) =
     ("AMQP_UNREACHABLE", "the broker is not reachable; check the address and the network");
 const TLS: (&str, &str) = (
     "AMQP_TLS",
-    "cannot establish a TLS connection; check `tls_ca`, `tls_certificate` and the name of the host",
+    "cannot establish a TLS connection; check `tls_ca`, `tls_certificate`, the name of the host, and \
+     that the port expects TLS",
+);
+const ENDED: (&str, &str) = (
+    "AMQP_UNREACHABLE",
+    "the broker ended the connection during the login; if the port expects TLS, use amqps:// in `url`",
 );
 const AUTHENTICATION: (&str, &str) = (
     "AMQP_AUTHENTICATION",
@@ -148,11 +158,13 @@ impl AmqpFailure {
         let condition = condition(error);
         let known = TABLE.iter().find(|(conditions, ..)| conditions.contains(&condition.as_str()));
         let (_, verdict, code, advice) = known.unwrap_or(&UNKNOWN);
-        let detail = match &error.description {
-            Some(description) => format!("{condition}: {description}"),
-            None => condition,
-        };
-        Self::new(*verdict, (code, advice), &detail)
+        Self::new(*verdict, (code, advice), &detail(error))
+    }
+
+    /// Classifies the error with which the broker closed the connection, if it refuses the login.
+    fn of_login(error: &Error) -> Option<Self> {
+        let refused = Self::of_broker(error).problem.code == ACCESS_REFUSED;
+        refused.then(|| Self::new(AmqpVerdict::Configuration, AUTHENTICATION, &detail(error)))
     }
 
     /// Classifies the end of a link.
@@ -177,8 +189,18 @@ impl AmqpFailure {
     fn of_session(reason: &SessionStopReason) -> Self {
         match reason {
             SessionStopReason::RemoteEndedWithError(error) => Self::of_broker(error),
+            SessionStopReason::ConnectionStopped(reason) => Self::of_stop(reason),
             other => Self::lost(&format!("{other:?}")),
         }
+    }
+
+    /// Classifies the end of a connection. Some brokers refuse a login only after the connection is open.
+    fn of_stop(reason: &ConnectionStopReason) -> Self {
+        let refused = match reason {
+            ConnectionStopReason::RemoteClosedWithError(error) => Self::of_login(error),
+            _ => None,
+        };
+        refused.unwrap_or_else(|| Self::lost(&format!("{reason:?}")))
     }
 
     /// Classifies an error of sending. The caller handles those that are of one message.
@@ -221,14 +243,18 @@ impl AmqpFailure {
 
     /// Classifies the reason why there is no connection.
     pub(crate) fn of_open(error: &AmqpOpenError) -> Self {
-        let of_configuration =
-            |what, detail: &str| Self::new(AmqpVerdict::Configuration, what, detail);
+        let of_configuration = |what, why: &str| Self::new(AmqpVerdict::Configuration, what, why);
         match error {
             AmqpOpenError::Settings(why) => of_configuration(CONFIGURATION, why),
             AmqpOpenError::Session(why) => Self::lost(why),
+            AmqpOpenError::Begin(BeginError::ConnectionStopped(reason)) => Self::of_stop(reason),
+            AmqpOpenError::Begin(error) => Self::lost(&error.to_string()),
+            AmqpOpenError::Plain(cause) if error.may_expect_tls() => {
+                Self::new(AmqpVerdict::Outage, ENDED, &cause.to_string())
+            }
             AmqpOpenError::Refused(why) => of_configuration(AUTHENTICATION, why),
-            AmqpOpenError::TimedOut => Self::lost("no answer in time"),
-            AmqpOpenError::Broker(error) => match error {
+            AmqpOpenError::TimedOut => Self::lost("no answer in time; does it expect TLS?"),
+            AmqpOpenError::Broker(error) | AmqpOpenError::Plain(error) => match error {
                 OpenError::Io(cause) if cause.kind() == io::ErrorKind::InvalidData => {
                     of_configuration(TLS, &cause.to_string())
                 }
@@ -239,6 +265,9 @@ impl AmqpFailure {
                 OpenError::NotImplemented(_) => of_configuration(MECHANISM, "SASL"),
                 OpenError::ProtocolHeaderMismatch(_) => of_configuration(PROTOCOL, "header"),
                 OpenError::InvalidDomain => of_configuration(TLS, "not a host name"),
+                OpenError::RemoteClosedWithError(error) if Self::of_login(error).is_some() => {
+                    of_configuration(AUTHENTICATION, &detail(error))
+                }
                 OpenError::RemoteClosedWithError(error) => {
                     let failure = Self::of_broker(error);
                     match failure.verdict {
@@ -271,6 +300,8 @@ impl AmqpFailure {
             }
             (AmqpVerdict::Suspect, _) => Delivery::Retry { problem, after: None },
             (AmqpVerdict::Busy, _) => Delivery::Busy { problem, after: None },
+            (AmqpVerdict::Full, AmqpAddress::OfMessage) => Delivery::Wait { problem, after: None },
+            (AmqpVerdict::Full, AmqpAddress::Fixed) => Delivery::Outage { problem, after: None },
             (AmqpVerdict::Outage, _) => Delivery::Outage { problem, after: None },
         }
     }
@@ -286,15 +317,15 @@ pub(crate) enum AmqpAddress {
 }
 
 /// Returns the delivery of a message by the outcome that the broker settled it with.
-pub(crate) fn outcome(outcome: &Outcome) -> Delivery {
+pub(crate) fn outcome(outcome: &Outcome, address: AmqpAddress) -> Delivery {
     match outcome {
         Outcome::Accepted(_) => Delivery::Accepted,
         Outcome::Rejected(rejected) => match &rejected.error {
             Some(error) => {
                 let failure = AmqpFailure::of_broker(error);
                 match failure.verdict {
-                    AmqpVerdict::Busy | AmqpVerdict::Outage => {
-                        failure.delivery(AmqpAddress::OfMessage)
+                    AmqpVerdict::Busy | AmqpVerdict::Full | AmqpVerdict::Outage => {
+                        failure.delivery(address)
                     }
                     _ => Delivery::Reject { problem: failure.problem },
                 }
@@ -342,7 +373,15 @@ pub(crate) fn no_credit(address: AmqpAddress) -> Delivery {
     );
     match address {
         AmqpAddress::Fixed => Delivery::outage(code, text),
-        AmqpAddress::OfMessage => Delivery::busy(code, text),
+        AmqpAddress::OfMessage => Delivery::Wait { problem: Problem::new(code, text), after: None },
+    }
+}
+
+/// Returns the condition with the broker's text.
+fn detail(error: &Error) -> String {
+    match &error.description {
+        Some(description) => format!("{}: {description}", condition(error)),
+        None => condition(error),
     }
 }
 

@@ -3,13 +3,13 @@
 //! Invariant: a connection that has failed is never repaired. A new one is opened, so that no message,
 //! outcome or settlement of the old one can be taken for one of the new.
 
-use std::{fmt, path::PathBuf, sync::Mutex, time::Duration};
+use std::{fmt, io, path::PathBuf, sync::Mutex, time::Duration};
 
 use fe2o3_amqp::{
     Connection, Session,
     connection::{ConnectionHandle, OpenError},
     sasl_profile::SaslProfile,
-    session::SessionHandle,
+    session::{BeginError, SessionHandle},
 };
 use relais_core::InvalidSettings;
 use rustls::pki_types::ServerName;
@@ -78,10 +78,23 @@ pub(crate) enum AmqpOpenError {
     /// A file or the URL cannot be used.
     Settings(String),
     Broker(OpenError),
+    /// An error without TLS, after the host was reached.
+    Plain(OpenError),
+    /// The broker ended the connection or the session as soon as it was open.
+    Begin(BeginError),
     Session(String),
     /// The broker does not accept the token.
     Refused(String),
     TimedOut,
+}
+
+impl AmqpOpenError {
+    /// Returns whether a broker that expects TLS ends a connection without it like this.
+    pub(super) fn may_expect_tls(&self) -> bool {
+        use io::ErrorKind::{ConnectionAborted, ConnectionReset, UnexpectedEof};
+        let Self::Plain(OpenError::Io(cause)) = self else { return false };
+        [ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&cause.kind())
+    }
 }
 
 impl AmqpPeer {
@@ -101,7 +114,7 @@ impl AmqpPeer {
                 .incoming_window(WINDOW_FRAMES)
                 .begin(&mut handle)
                 .await
-                .map_err(|error| AmqpOpenError::Session(error.to_string()))?;
+                .map_err(AmqpOpenError::Begin)?;
             let renewal = match &self.access {
                 Some(access) => {
                     let mut claims = ClaimsLink::open(&mut session).await?;
@@ -123,7 +136,7 @@ impl AmqpPeer {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(io)?;
         stream.set_nodelay(true).map_err(io)?;
         if !self.is_tls {
-            return self.begin(name, stream).await.map_err(AmqpOpenError::Broker);
+            return self.begin(name, stream).await.map_err(AmqpOpenError::Plain);
         }
         let connector = tls::connector(&self.files).map_err(AmqpOpenError::Settings)?;
         let host = ServerName::try_from(self.host.clone())

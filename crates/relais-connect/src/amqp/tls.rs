@@ -16,7 +16,7 @@ pub(super) fn connector(files: &AmqpTlsFiles) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(file) = &files.ca {
-        roots.add_parsable_certificates(certificates(file)?);
+        roots.add_parsable_certificates(certificates("tls_ca", file)?);
     }
     // The provider is its own: that of the process stays as it is.
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -25,9 +25,10 @@ pub(super) fn connector(files: &AmqpTlsFiles) -> Result<TlsConnector, String> {
         .with_root_certificates(roots);
     let config = match (&files.certificate, &files.key) {
         (Some(certificate), Some(key)) => {
-            let private =
-                PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
-            builder.with_client_auth_cert(certificates(certificate)?, private).map_err(|error| {
+            let private = PrivateKeyDer::from_pem_file(key)
+                .map_err(|error| unreadable("tls_key", key, &error))?;
+            let chain = certificates("tls_certificate", certificate)?;
+            builder.with_client_auth_cert(chain, private).map_err(|error| {
                 format!("cannot use the client certificate: {error}; `tls_key` must be its key")
             })?
         }
@@ -37,15 +38,15 @@ pub(super) fn connector(files: &AmqpTlsFiles) -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(key: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-    let found: Vec<_> = read.map_err(|error| unreadable(file, &error))?;
+    let found: Vec<_> = read.map_err(|error| unreadable(key, file, &error))?;
     if found.is_empty() {
-        return Err(format!("the file {} has no certificate in PEM format", file.display()));
+        return Err(format!("`{key}` {} has no certificate in PEM format", file.display()));
     }
     Ok(found)
 }
 
-fn unreadable(file: &Path, error: &rustls::pki_types::pem::Error) -> String {
-    format!("cannot read the file {}: {error}", file.display())
+fn unreadable(key: &str, file: &Path, error: &rustls::pki_types::pem::Error) -> String {
+    format!("cannot read `{key}` {}: {error}", file.display())
 }

@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const EVENTS: usize = 20;
 const EVENT_TIME: Duration = Duration::from_millis(20);
 
+/// The facility of librdkafka's warnings about options.
+const CONFIG_WARNING: &str = "CONFWARN";
+
 /// The known topics, and the last error of the client.
 type Asked = (Result<Vec<String>, KafkaError>, Option<String>);
 
@@ -131,9 +134,10 @@ impl Listener {
 }
 
 impl ClientContext for Listener {
-    fn log(&self, level: RDKafkaLogLevel, _facility: &str, text: &str) {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
         use RDKafkaLogLevel::{Debug, Info, Notice};
-        if !matches!(level, Notice | Info | Debug) {
+        // A warning about options is not the reason why no broker answers.
+        if facility != CONFIG_WARNING && !matches!(level, Notice | Info | Debug) {
             self.note_error(text);
         }
     }
@@ -149,4 +153,27 @@ impl ProducerContext for Listener {
     type DeliveryOpaque = ();
 
     fn delivery(&self, _: &DeliveryResult<'_>, _: Self::DeliveryOpaque) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_about_options_is_not_the_reason_of_a_failure() {
+        let log = ClientLog::new("check", &KafkaConnection::new("localhost:9092"));
+        let listener = Listener { log, reason: Mutex::default() };
+        let warning = RDKafkaLogLevel::Warning;
+        listener.log(
+            warning,
+            CONFIG_WARNING,
+            "[thrd:app]: Configuration property x is experimental",
+        );
+        assert_eq!(listener.reason(), None);
+        listener.log(warning, "FAIL", "[thrd:b]: Disconnected: connecting to a SSL listener?");
+        assert_eq!(
+            listener.reason().as_deref(),
+            Some("Disconnected: connecting to a SSL listener?")
+        );
+    }
 }

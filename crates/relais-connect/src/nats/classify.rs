@@ -24,8 +24,8 @@ pub(super) enum NatsVerdict {
     Message,
     /// Perhaps one message.
     Suspect,
-    /// Messages of this subject are not accepted now.
-    Busy,
+    /// The subject or its stream is full; with a fixed subject no message is accepted now.
+    Full,
     /// No message is accepted before an operator acts.
     Configuration,
     /// The server cannot accept anything now.
@@ -46,14 +46,14 @@ const TABLE: &[ErrorRow] = &[
     (
         &[10_077],
         "per subject",
-        NatsVerdict::Busy,
+        NatsVerdict::Full,
         "NATS_SUBJECT_FULL",
         "the stream has its maximum number of messages of this subject; read them, or raise the limit",
     ),
     (
         &[10_077],
         "maximum",
-        NatsVerdict::Outage,
+        NatsVerdict::Full,
         "NATS_STREAM_FULL",
         "the stream is full and refuses new messages; read them, or raise its limits",
     ),
@@ -252,8 +252,10 @@ impl NatsFailure {
                 Delivery::Misconfigured { problem, after: Some(CONFIGURATION_PAUSE) }
             }
             (NatsVerdict::Suspect, _) => Delivery::Retry { problem, after: None },
-            (NatsVerdict::Busy, _) => Delivery::Busy { problem, after: None },
-            (NatsVerdict::Outage, _) => Delivery::Outage { problem, after: None },
+            (NatsVerdict::Full, NatsAddress::OfMessage) => Delivery::Wait { problem, after: None },
+            (NatsVerdict::Full, NatsAddress::Fixed) | (NatsVerdict::Outage, _) => {
+                Delivery::Outage { problem, after: None }
+            }
         }
     }
 }
@@ -331,13 +333,13 @@ mod tests {
 
     #[test]
     fn every_answer_has_its_verdict() {
-        use NatsVerdict::{Address, Busy, Configuration, Message, Outage, Suspect};
+        use NatsVerdict::{Address, Configuration, Full, Message, Outage, Suspect};
         for (code, err_code, text, verdict, name) in [
             (400, 10_054, "message size exceeds maximum allowed", Message, "NATS_TOO_LARGE"),
             (400, 10_097, "header size exceeds maximum", Message, "NATS_TOO_LARGE"),
-            (503, 10_077, "maximum messages exceeded", Outage, "NATS_STREAM_FULL"),
-            (503, 10_077, "maximum bytes exceeded", Outage, "NATS_STREAM_FULL"),
-            (503, 10_077, "maximum messages per subject exceeded", Busy, "NATS_SUBJECT_FULL"),
+            (503, 10_077, "maximum messages exceeded", Full, "NATS_STREAM_FULL"),
+            (503, 10_077, "maximum bytes exceeded", Full, "NATS_STREAM_FULL"),
+            (503, 10_077, "maximum messages per subject exceeded", Full, "NATS_SUBJECT_FULL"),
             (503, 10_077, "no space left on device", Outage, "NATS_STORE_FAILED"),
             (503, 10_023, "insufficient resources", Outage, "NATS_NO_RESOURCES"),
             (500, 10_047, "insufficient storage resources", Outage, "NATS_NO_RESOURCES"),
@@ -378,13 +380,17 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_uses_no_attempt_and_a_full_subject_asks_for_patience() {
+    fn an_outage_and_a_full_subject_or_stream_use_no_attempt() {
         let delivery = |failure: NatsFailure| failure.delivery(NatsAddress::Fixed);
         assert!(matches!(delivery(NatsFailure::timed_out()), Delivery::Outage { .. }));
         assert!(matches!(delivery(NatsFailure::lost("x")), Delivery::Outage { .. }));
         assert!(matches!(delivery(NatsFailure::unreadable(b"x")), Delivery::Retry { .. }));
-        let full = answer(503, 10_077, "maximum messages per subject exceeded");
-        assert!(matches!(delivery(full), Delivery::Busy { .. }));
+        for limit in ["maximum messages per subject exceeded", "maximum bytes exceeded"] {
+            let full = || answer(503, 10_077, limit);
+            assert!(matches!(delivery(full()), Delivery::Outage { .. }), "{limit}");
+            let of_message = full().delivery(NatsAddress::OfMessage);
+            assert!(matches!(of_message, Delivery::Wait { .. }), "{of_message:?}");
+        }
     }
 
     #[test]

@@ -72,12 +72,13 @@ impl NatsConnection {
     fn options(&self) -> Result<ConnectOptions, String> {
         let options = self.with_login(ConnectOptions::new())?;
         let options = match &self.tls_ca {
-            Some(file) => options.add_root_certificates(readable(file)?),
+            Some(file) => options.add_root_certificates(readable("tls_ca", file)?),
             None => options,
         };
         Ok(match (&self.tls_certificate, &self.tls_key) {
             (Some(certificate), Some(key)) => {
-                options.add_client_certificate(readable(certificate)?, readable(key)?)
+                let certificate = readable("tls_certificate", certificate)?;
+                options.add_client_certificate(certificate, readable("tls_key", key)?)
             }
             (None, None) => options,
             _ => return Err("give both `tls_certificate` and `tls_key`, or neither".to_owned()),
@@ -89,9 +90,10 @@ impl NatsConnection {
             return Ok(options.nkey(seed.expose().to_owned()));
         }
         if let Some(file) = &self.credentials {
-            let text = fs::read_to_string(file)
-                .map_err(|error| format!("cannot read the file {}: {error}", file.display()))?;
-            let unusable = |_| format!("{} has no JWT with its seed", file.display());
+            let text = fs::read_to_string(file).map_err(|error| {
+                format!("cannot read `credentials` {}: {error}", file.display())
+            })?;
+            let unusable = |_| format!("`credentials` {} has no JWT with its seed", file.display());
             return options.credentials(&text).map_err(unusable);
         }
         let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -138,10 +140,10 @@ impl NatsConnection {
 }
 
 /// Returns the path of a file that can be read: the library reports only that one cannot.
-fn readable(file: &Path) -> Result<PathBuf, String> {
+fn readable(key: &str, file: &Path) -> Result<PathBuf, String> {
     fs::File::open(file)
         .map(|_| file.to_path_buf())
-        .map_err(|error| format!("cannot read the file {}: {error}", file.display()))
+        .map_err(|error| format!("cannot read `{key}` {}: {error}", file.display()))
 }
 
 /// The reason why there is no connection.
@@ -270,8 +272,9 @@ mod tests {
         let missing = Some(PathBuf::from("missing.pem"));
         let with_ca = NatsConnection { tls_ca: missing.clone(), ..connection.clone() };
         let with_login = NatsConnection { credentials: missing.clone(), ..connection.clone() };
-        for wrong in [with_ca, with_login] {
+        for (wrong, key) in [(with_ca, "`tls_ca`"), (with_login, "`credentials`")] {
             let why = wrong.validate().unwrap_err().to_string();
+            assert!(why.contains(key), "{why}");
             assert!(why.contains("missing.pem") && !why.contains("CANARY"), "{why}");
         }
         let half = NatsConnection { tls_key: missing, ..connection.clone() };

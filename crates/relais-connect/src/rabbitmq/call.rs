@@ -136,7 +136,7 @@ impl<'a> RabbitPublishCall<'a> {
             let returned = answers.returned.get(&self.id(at));
             self.deliveries[at] = Some(match returned {
                 Some(message) => classify::returned(message, route),
-                None => delivery(&confirmation),
+                None => delivery(&confirmation, route),
             });
         }
         match exchanged {
@@ -234,10 +234,10 @@ impl RoundAnswers {
     }
 }
 
-fn delivery(confirmation: &Confirmation) -> Delivery {
+fn delivery(confirmation: &Confirmation, route: RabbitAddress) -> Delivery {
     match confirmation {
         Confirmation::Ack(_) => Delivery::Accepted,
-        Confirmation::Nack(_) => classify::refused_by_queue(),
+        Confirmation::Nack(_) => classify::refused_by_queue(route),
         // Never so: the channel is in confirm mode.
         Confirmation::NotRequested => classify::timed_out(),
     }

@@ -75,6 +75,13 @@ const TABLE: &[ErrorRow] = &[
         "this user may not write there; grant it the permission (its messages wait until then)",
     ),
     (
+        &[530],
+        "vhost  not found",
+        RabbitVerdict::Configuration,
+        "RABBITMQ_VIRTUAL_HOST",
+        "the virtual host in `url` is empty; end it with `/%2f` for the default one",
+    ),
+    (
         &[530, 402],
         "",
         RabbitVerdict::Configuration,
@@ -97,7 +104,12 @@ const UNREACHABLE: (&str, &str) =
     ("RABBITMQ_UNREACHABLE", "the broker is not reachable; check `url` and the network");
 const TLS: (&str, &str) = (
     "RABBITMQ_TLS",
-    "cannot establish a TLS connection; check `tls_ca`, `tls_certificate` and the name in `url`",
+    "cannot establish a TLS connection; check `tls_ca`, `tls_certificate`, the name in `url`, and that \
+     the port expects TLS",
+);
+const NO_AMQP: (&str, &str) = (
+    "RABBITMQ_UNREACHABLE",
+    "the broker ended the connection during the login; if the port expects TLS, use amqps:// in `url`",
 );
 
 /// One error with its verdict.
@@ -170,6 +182,9 @@ impl RabbitFailure {
                     let failure = Self::of(error);
                     Self { verdict: RabbitVerdict::Configuration, ..failure }
                 }
+                kind if !is_tls && may_expect_tls(kind) => {
+                    Self::new(RabbitVerdict::Outage, NO_AMQP, &error.to_string())
+                }
                 _ => {
                     let failure = Self::of(error);
                     let verdict = match failure.verdict {
@@ -207,6 +222,20 @@ pub(super) enum RabbitAddress {
     OfMessage,
 }
 
+/// Returns whether a broker that expects TLS answers a connection without it like this.
+fn may_expect_tls(kind: &ErrorKind) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof};
+    match kind {
+        ErrorKind::IOError(cause) => {
+            [ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof].contains(&cause.kind())
+        }
+        ErrorKind::ParsingError(_)
+        | ErrorKind::InvalidProtocolVersion(_)
+        | ErrorKind::InvalidConnectionState(_) => true,
+        _ => false,
+    }
+}
+
 fn is_soft(kind: &AMQPErrorKind) -> bool {
     matches!(kind, AMQPErrorKind::Soft(_))
 }
@@ -215,14 +244,20 @@ fn is_soft(kind: &AMQPErrorKind) -> bool {
 /// routing key.
 pub(super) fn returned(message: &BasicReturnMessage, route: RabbitAddress) -> Delivery {
     let (exchange, key) = (message.exchange.as_str(), message.routing_key.as_str());
-    let next = match route {
-        RabbitAddress::Fixed => "bind one (messages wait until then)",
-        RabbitAddress::OfMessage => "bind one, then retry",
+    let (what, next) = match exchange {
+        // Every queue is bound to the default exchange by its name.
+        "" => (format!("the queue `{key}` does not exist"), "declare the queue"),
+        _ => (
+            format!("no queue is bound to exchange `{exchange}` for routing key `{key}`"),
+            "bind one",
+        ),
     };
-    let detail = format!(
-        "no queue is bound to exchange `{exchange}` for routing key `{key}`; {next} ({} {})",
-        message.reply_code, message.reply_text
-    );
+    let then = match route {
+        RabbitAddress::Fixed => " (messages wait until then)",
+        RabbitAddress::OfMessage => ", then retry",
+    };
+    let (code, text) = (message.reply_code, message.reply_text.as_str());
+    let detail = format!("{what}; {next}{then} ({code} {text})");
     let problem = Problem::new("RABBITMQ_UNROUTABLE", &detail);
     match route {
         RabbitAddress::Fixed => {
@@ -232,12 +267,18 @@ pub(super) fn returned(message: &BasicReturnMessage, route: RabbitAddress) -> De
     }
 }
 
-/// Returns the delivery of a message that a queue could not store.
-pub(super) fn refused_by_queue() -> Delivery {
-    Delivery::busy(
+/// Returns the delivery of a message that a queue could not store. That is a state of the queue: with a
+/// fixed route all messages wait, otherwise those of this key.
+pub(super) fn refused_by_queue(route: RabbitAddress) -> Delivery {
+    let problem = Problem::new(
         "RABBITMQ_NACK",
-        "a queue did not store the message; it is full or has too few replicas",
-    )
+        "a queue did not store the message; it is full or has too few replicas (messages wait until \
+         then)",
+    );
+    match route {
+        RabbitAddress::Fixed => Delivery::Outage { problem, after: None },
+        RabbitAddress::OfMessage => Delivery::Wait { problem, after: None },
+    }
 }
 
 /// Returns the delivery while the broker is out of memory or disk space.
@@ -281,6 +322,7 @@ mod tests {
             (406, "PRECONDITION_FAILED - user_id", Message, "RABBITMQ_PRECONDITION"),
             (311, "CONTENT_TOO_LARGE", Message, "RABBITMQ_TOO_LARGE"),
             (530, "NOT_ALLOWED - vhost x not found", Configuration, "RABBITMQ_VIRTUAL_HOST"),
+            (530, "NOT_ALLOWED - vhost  not found", Configuration, "RABBITMQ_VIRTUAL_HOST"),
             (320, "CONNECTION_FORCED - shutdown", Outage, "RABBITMQ_NOT_READY"),
             (541, "INTERNAL_ERROR", Outage, "RABBITMQ_NOT_READY"),
             (501, "FRAME_ERROR", Suspect, "RABBITMQ_ERROR"),
@@ -300,6 +342,21 @@ mod tests {
         let all = failure.delivery(RabbitAddress::Fixed);
         assert!(matches!(all, Delivery::Misconfigured { after: Some(_), .. }));
         assert!(matches!(failure.delivery(RabbitAddress::OfMessage), Delivery::Reject { .. }));
+    }
+
+    #[test]
+    fn an_empty_virtual_host_says_how_to_name_the_default_one() {
+        let advice = |text| RabbitFailure::of(&error(530, text)).problem.message;
+        assert!(advice("NOT_ALLOWED - vhost  not found").contains("`/%2f`"));
+        assert!(!advice("NOT_ALLOWED - vhost x not found").contains("%2f"));
+    }
+
+    #[test]
+    fn a_full_queue_uses_no_attempt_and_holds_back_only_what_may_go_there() {
+        let fixed = refused_by_queue(RabbitAddress::Fixed);
+        assert!(matches!(fixed, Delivery::Outage { .. }), "{fixed:?}");
+        let of_message = refused_by_queue(RabbitAddress::OfMessage);
+        assert!(matches!(of_message, Delivery::Wait { .. }), "{of_message:?}");
     }
 
     #[test]

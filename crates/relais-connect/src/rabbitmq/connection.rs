@@ -76,19 +76,20 @@ impl RabbitConnection {
     }
 
     fn tls(&self) -> Result<OwnedTLSConfig, String> {
-        let text = |file: &Path| {
+        let text = |key: &str, file: &Path| {
             fs::read_to_string(file)
-                .map_err(|error| format!("cannot read the file {}: {error}", file.display()))
+                .map_err(|error| format!("cannot read `{key}` {}: {error}", file.display()))
         };
         let identity = match (&self.tls_certificate, &self.tls_key) {
             (Some(certificate), Some(key)) => Some(OwnedIdentity::PKCS8 {
-                pem: text(certificate)?.into_bytes(),
-                key: text(key)?.into_bytes(),
+                pem: text("tls_certificate", certificate)?.into_bytes(),
+                key: text("tls_key", key)?.into_bytes(),
             }),
             (None, None) => None,
             _ => return Err("give both `tls_certificate` and `tls_key`, or neither".to_owned()),
         };
-        Ok(OwnedTLSConfig { identity, cert_chain: self.tls_ca.as_deref().map(text).transpose()? })
+        let authorities = self.tls_ca.as_deref().map(|file| text("tls_ca", file));
+        Ok(OwnedTLSConfig { identity, cert_chain: authorities.transpose()? })
     }
 
     /// Opens a connection. `name` is shown in RabbitMQ's list of connections.

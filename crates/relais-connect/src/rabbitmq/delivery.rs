@@ -84,6 +84,9 @@ impl DeliveryFormat {
                 },
             );
         }
+        if self.envelope == RabbitEnvelope::MassTransit {
+            envelope::explain_missing(&mut row);
+        }
         row
     }
 
@@ -282,6 +285,24 @@ mod tests {
                 + r#""number":"-3","priority":"3","text":"é","type":"Made","void":null,"#
                 + r#""x-relais-value":"tombstone"}"#
         );
+    }
+
+    #[test]
+    fn a_message_without_the_envelope_of_masstransit_says_so() {
+        let mut format = format("header:message-id");
+        format.envelope = RabbitEnvelope::MassTransit;
+        format.mapping = format.mapping.event_type(Pick::header("event-type"));
+        for body in [&b"{\"orderId\": 7}"[..], b"plain text"] {
+            let row = format.message(delivery(BasicProperties::default(), body));
+            let Content::Undecodable { bytes, problem } = row.content else { panic!("{row:?}") };
+            assert_eq!((bytes.as_slice(), problem.code.as_str()), (body, "MASSTRANSIT_ENVELOPE"));
+            assert!(problem.message.contains("no envelope of MassTransit"), "{problem:?}");
+        }
+        // Its sender names the type in another way.
+        let table = BTreeMap::from([("event-type".into(), AMQPValue::LongString("Made".into()))]);
+        let properties = BasicProperties::default().with_headers(table.into());
+        let row = format.message(delivery(properties, b"{}"));
+        assert_eq!(row.content, Content::Json("{}".into()));
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! All other fields of an envelope become headers; none is lost.
 
 use relais_core::{
+    delivery::Problem,
+    inbox::{Content, NewInbox},
     json,
-    message::{HeaderValue, Headers},
+    message::{HeaderValue, HeaderValues, Headers},
     outbox::OutboxRow,
 };
 use serde_json::{Map, Value, json};
@@ -15,6 +17,10 @@ use crate::cloudevent::header_value;
 
 /// The content type of MassTransit's JSON envelope.
 pub(super) const MASSTRANSIT_JSON: &str = "application/vnd.masstransit+json";
+/// The header with the envelope's other fields.
+const HEADER: &str = "masstransit";
+/// Headers that fields of the envelope set.
+const OF_FIELDS: [&str; 3] = ["message-id", "correlation-id", "event-type"];
 /// The prefix of a message type of MassTransit.
 const URN: &str = "urn:message:";
 
@@ -74,11 +80,43 @@ pub(super) fn open_masstransit(body: Vec<u8>, headers: &mut Headers) -> Vec<u8> 
     }
     if let Some(Value::Object(theirs)) = fields.remove("headers") {
         for (name, value) in theirs {
-            headers.receive(&name, header_value(&value));
+            receive(headers, &name, header_value(&value));
         }
     }
-    headers.receive("masstransit", HeaderValue::Text(Value::Object(fields).to_string()));
+    headers.receive(HEADER, HeaderValue::Text(Value::Object(fields).to_string()));
     payload
+}
+
+/// Keeps a message without envelope as undecodable, with this reason, if nothing else says what it is.
+pub(super) fn explain_missing(row: &mut NewInbox) {
+    if row.headers.get(HEADER).is_some() || row.event_type.is_some() {
+        return;
+    }
+    let why =
+        "the body has no envelope of MassTransit; send one, or remove `envelope` from the source";
+    let (bytes, why) = match std::mem::replace(&mut row.content, Content::Json(String::new())) {
+        Content::Json(json) => (json.into_bytes(), why.to_owned()),
+        Content::Undecodable { bytes, problem } => (bytes, format!("{why} ({})", problem.message)),
+    };
+    let problem = Problem::new("MASSTRANSIT_ENVELOPE", &why);
+    row.content = Content::Undecodable { bytes, problem };
+}
+
+/// Adds a header of the envelope. A sender may have it in the headers of AMQP too: equal values are one, and
+/// that of the envelope replaces another one.
+fn receive(headers: &mut Headers, name: &str, value: HeaderValue) {
+    let found = headers.0.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+    let Some((known, values)) = found.filter(|_| !OF_FIELDS.contains(&name)) else {
+        return headers.receive(name, value);
+    };
+    let is_known = match values {
+        HeaderValues::One(other) => *other == value,
+        HeaderValues::Many(others) => others.contains(&value),
+    };
+    if !is_known {
+        let known = known.clone();
+        headers.0.insert(known, HeaderValues::One(value));
+    }
 }
 
 /// Returns the name without its namespace: `OrderCreated` of `urn:message:Company.Orders:OrderCreated`.
@@ -151,6 +189,22 @@ mod tests {
         let mut headers = Headers::default();
         assert_eq!(open_masstransit(body.into_bytes(), &mut headers), row.payload.as_bytes());
         assert_eq!(headers.get("event-type"), Some("OrderCreated"));
+    }
+
+    #[test]
+    fn a_header_of_both_envelope_and_amqp_is_one() {
+        let mut headers = Headers::default();
+        for (name, value) in [("Application-Header", "SomeValue"), ("retries", "2"), ("else", "x")]
+        {
+            headers.set(name, value);
+        }
+        headers.set("message-id", "of AMQP");
+        open_masstransit(SAMPLE.as_bytes().to_vec(), &mut headers);
+        let all = |name| headers.texts().filter(|(n, _)| n.eq_ignore_ascii_case(name)).count();
+        assert_eq!((all("application-header"), all("retries"), all("message-id")), (1, 1, 1));
+        assert_eq!(headers.get("application-header"), Some("SomeValue"));
+        assert_eq!(headers.get("retries"), Some("3"), "that of the envelope");
+        assert_eq!(headers.get("else"), Some("x"), "only in AMQP");
     }
 
     #[test]

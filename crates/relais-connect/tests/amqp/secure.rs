@@ -59,3 +59,35 @@ async fn a_client_certificate_is_a_login() {
         assert_eq!(publish(connection, &world).await, Delivery::Accepted, "{broker:?}");
     }
 }
+
+#[tokio::test]
+async fn a_port_that_expects_tls_is_named_if_the_url_has_none() {
+    for broker in Broker::ALL {
+        let Some((world, url, _)) = secure(broker).await else { return };
+        let connection = AmqpConnection::new(&url.replace("amqps://", "amqp://")).unwrap();
+        let delivery = publish(connection, &world).await;
+        let (problem, _) = delivery.problem().unwrap();
+        assert!(problem.message.contains("TLS"), "{broker:?}: {problem:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_file_is_named_with_its_key() {
+    let connection = AmqpConnection {
+        tls_ca: Some("missing.pem".into()),
+        ..AmqpConnection::new("amqps://127.0.0.1").unwrap()
+    };
+    let settings = AmqpPublisherSettings::new("orders", connection, "orders".parse().unwrap());
+    let why = AmqpPublisher::new(settings).unwrap_err().to_string();
+    assert!(why.contains("`tls_ca` missing.pem"), "{why}");
+}
+
+#[tokio::test]
+async fn a_login_that_is_refused_after_the_connection_is_open_has_the_text_of_the_broker() {
+    let Some(world) = World::new(Broker::Artemis).await else { return };
+    let url = world.url.replace("guest:guest@", "");
+    let delivery = publish(AmqpConnection::new(&url).unwrap(), &world).await;
+    let Delivery::Misconfigured { problem, .. } = &delivery else { panic!("{delivery:?}") };
+    assert_eq!(problem.code, "AMQP_AUTHENTICATION", "{problem:?}");
+    assert!(problem.message.contains("Unable to validate user"), "{problem:?}");
+}

@@ -53,6 +53,7 @@ async fn an_own_authority_is_trusted_instead_of_those_of_the_system() {
         SchemaRegistrySettings { tls_ca: Some(Path::new(&folder).join("client.pem")), ..system };
     let refused = probe(&other).await.unwrap_err();
     assert!(refused.contains("certificate"), "{refused}");
+    assert!(refused.contains("check `registry_tls_ca`"), "{refused}");
     let missing = SchemaRegistrySettings { tls_ca: Some("/nonexistent.pem".into()), ..other };
     let error = SchemaRegistry::new(&missing).unwrap_err().to_string();
     assert!(error.contains("cannot read /nonexistent.pem"), "{error}");

@@ -59,7 +59,7 @@ async fn an_unroutable_subject_pauses_the_destination_only_if_every_message_has_
 }
 
 #[tokio::test]
-async fn a_full_stream_is_an_outage_and_takes_messages_again_later() {
+async fn a_full_stream_uses_no_attempt_and_takes_messages_again_later() {
     for limit in [json!({"max_msgs": 2}), json!({"max_bytes": 1_000})] {
         let mut config = limit;
         config["discard"] = json!("new");
@@ -68,9 +68,12 @@ async fn a_full_stream_is_an_outage_and_takes_messages_again_later() {
         let refused: Vec<_> = deliveries.iter().filter(|one| **one != Delivery::Accepted).collect();
         assert!(!refused.is_empty() && refused.len() < 10, "{deliveries:?}");
         for delivery in refused {
-            assert!(matches!(delivery, Delivery::Outage { .. }), "{delivery:?}");
+            assert!(matches!(delivery, Delivery::Wait { .. }), "{delivery:?}");
             assert_eq!(code(delivery), "NATS_STREAM_FULL", "{delivery:?}");
         }
+        let fixed = NatsPublisherSettings { subject: template(&world.subject()), ..world.target() };
+        let deliveries = publish(fixed, 11..12).await;
+        assert!(matches!(deliveries[0], Delivery::Outage { .. }), "{deliveries:?}");
         let purged = world.api(&format!("STREAM.PURGE.{}", world.name), json!({})).await;
         assert!(purged["error"].is_null(), "{purged}");
         assert_eq!(publish(world.target(), 10..11).await, [Delivery::Accepted]);
@@ -78,14 +81,14 @@ async fn a_full_stream_is_an_outage_and_takes_messages_again_later() {
 }
 
 #[tokio::test]
-async fn a_full_subject_asks_for_patience() {
+async fn a_full_subject_uses_no_attempt() {
     let config = json!({
         "max_msgs_per_subject": 1, "discard": "new", "discard_new_per_subject": true,
     });
     let Some(world) = World::new(config).await else { return };
     assert_eq!(publish(world.target(), 0..1).await, [Delivery::Accepted]);
     let deliveries = publish(world.target(), 1..2).await;
-    assert!(matches!(deliveries[0], Delivery::Busy { .. }), "{deliveries:?}");
+    assert!(matches!(deliveries[0], Delivery::Wait { .. }), "{deliveries:?}");
     assert_eq!(code(&deliveries[0]), "NATS_SUBJECT_FULL");
 }
 

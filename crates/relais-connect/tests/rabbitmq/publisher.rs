@@ -79,7 +79,7 @@ async fn a_missing_exchange_pauses_the_destination_only_if_every_message_has_it(
 }
 
 #[tokio::test]
-async fn a_full_queue_is_busy_and_takes_messages_again_later() {
+async fn a_full_queue_uses_no_attempt_and_takes_messages_again_later() {
     let full = [
         ("x-max-length", lapin::types::AMQPValue::LongInt(2)),
         ("x-overflow", text("reject-publish")),
@@ -89,11 +89,29 @@ async fn a_full_queue_is_busy_and_takes_messages_again_later() {
     let refused: Vec<_> = deliveries.iter().filter(|one| **one != Delivery::Accepted).collect();
     assert!(!refused.is_empty());
     for delivery in refused {
-        assert!(matches!(delivery, Delivery::Busy { .. }), "{delivery:?}");
+        assert!(matches!(delivery, Delivery::Wait { .. }), "{delivery:?}");
         assert_eq!(code(delivery), "RABBITMQ_NACK");
+    }
+    let fixed = RabbitPublisherSettings { routing_key: template("OrderCreated"), ..world.target() };
+    for delivery in publish(fixed, 11..13).await {
+        assert!(matches!(delivery, Delivery::Outage { .. }), "{delivery:?}");
     }
     world.take(2).await;
     assert_eq!(publish(world.target(), 10..11).await, [Delivery::Accepted]);
+}
+
+#[tokio::test]
+async fn a_queue_that_does_not_exist_is_to_be_declared() {
+    let Some(world) = classic().await else { return };
+    let settings = RabbitPublisherSettings {
+        exchange: template(""),
+        routing_key: template("nowhere"),
+        ..world.target()
+    };
+    let deliveries = publish(settings, 0..1).await;
+    let (problem, _) = deliveries[0].problem().unwrap();
+    assert!(problem.message.contains("declare the queue"), "{problem:?}");
+    assert!(!problem.message.contains("bind"), "{problem:?}");
 }
 
 #[tokio::test]
@@ -116,8 +134,12 @@ async fn a_refused_login_and_an_unknown_virtual_host_are_configuration_errors() 
     for (settings, expected) in [
         wrong("guest:guest", "guest:CANARY", "RABBITMQ_AUTHENTICATION"),
         wrong("/%2f", "/missing", "RABBITMQ_VIRTUAL_HOST"),
+        wrong("/%2f", "/", "RABBITMQ_VIRTUAL_HOST"),
     ] {
+        let is_empty = settings.connection.url.to_string().ends_with('/');
         let deliveries = publish(settings, 0..1).await;
+        let names_default = format!("{deliveries:?}").contains("/%2f");
+        assert_eq!(names_default, is_empty, "{deliveries:?}");
         assert_eq!(code(&deliveries[0]), expected, "{deliveries:?}");
         assert!(matches!(deliveries[0], Delivery::Misconfigured { after: Some(_), .. }));
         assert!(!format!("{deliveries:?}").contains("CANARY"));
@@ -170,11 +192,25 @@ async fn a_cloudevent_comes_back_as_the_payload() {
 async fn a_check_names_what_is_missing() {
     let Some(world) = classic().await else { return };
     let connection = world.connection();
-    let found = connection.probe_destination(&template(&world.name)).await.unwrap();
+    let (exchange, default) = (template(&world.name), template(""));
+    let (fixed, place) = (template("missing"), template("{{key}}"));
+    let found = connection.probe_destination(&exchange, &fixed, None).await.unwrap();
     assert!(found.contains(&world.name) && !found.contains("guest"), "{found}");
-    assert!(connection.probe_destination(&template("")).await.is_ok());
+    assert!(found.contains("bindings are not checked"), "{found}");
+    assert!(connection.probe_destination(&default, &place, None).await.is_ok());
+    let found = connection.probe_destination(&default, &exchange, Some(&world.name)).await.unwrap();
+    assert!(found.contains(&format!("queue `{}`", world.name)), "{found}");
+    for (exchange, key, reply_to) in [
+        (&default, &fixed, None),
+        (&exchange, &place, Some("missing")),
+        (&default, &place, Some("missing")),
+    ] {
+        let missing = connection.probe_destination(exchange, key, reply_to).await.unwrap_err();
+        let missing = missing.to_string();
+        assert!(missing.contains("`missing`: the queue does not exist"), "{missing}");
+    }
     assert!(connection.probe_source(&world.name).await.unwrap().contains("0 messages"));
-    let missing = connection.probe_destination(&template("missing")).await.unwrap_err().to_string();
+    let missing = connection.probe_destination(&fixed, &place, None).await.unwrap_err().to_string();
     assert!(missing.contains("exchange does not exist"), "{missing}");
     let missing = connection.probe_source("missing").await.unwrap_err().to_string();
     assert!(missing.contains("queue does not exist"), "{missing}");

@@ -56,3 +56,24 @@ async fn a_client_certificate_is_a_login() {
     };
     assert_eq!(publish(connection, &world.name).await, Delivery::Accepted);
 }
+
+#[tokio::test]
+async fn a_port_that_expects_tls_is_named_if_the_url_has_none() {
+    let (Some(secure), Some(world)) = (secure(), classic().await) else { return };
+    let url = secure.url.replace("amqps://", "amqp://");
+    let delivery = publish(RabbitConnection::new(&url).unwrap(), &world.name).await;
+    let Delivery::Outage { problem, .. } = &delivery else { panic!("{delivery:?}") };
+    assert!(problem.message.contains("use amqps://"), "{problem:?}");
+}
+
+#[tokio::test]
+async fn a_missing_file_is_named_with_its_key() {
+    let connection = RabbitConnection {
+        tls_ca: Some("missing.pem".into()),
+        ..RabbitConnection::new("amqps://127.0.0.1").unwrap()
+    };
+    let (exchange, key) = ("".parse().unwrap(), "q".parse().unwrap());
+    let settings = RabbitPublisherSettings::new("orders", connection, exchange, key);
+    let why = RabbitPublisher::new(settings).unwrap_err().to_string();
+    assert!(why.contains("`tls_ca` missing.pem"), "{why}");
+}

@@ -162,7 +162,6 @@ impl RemoteWork {
         CallDecision::Settle(match fate {
             OutboxFate::Retry { attempts, pause, problem } => {
                 self.counters.retried(&problem);
-                self.limits.because(&problem);
                 InboxFate::Retry { attempts, pause, problem }
             }
             OutboxFate::Dead { attempts, problem, park } => {
@@ -171,7 +170,6 @@ impl RemoteWork {
             }
             OutboxFate::Wait { mut pause, problem, lost_workers } => {
                 self.counters.outage(&problem);
-                self.limits.because(&problem);
                 if self.limits.is_open() {
                     self.probed.insert(&row.msg_key);
                     if asked.is_none() {

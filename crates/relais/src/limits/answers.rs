@@ -1,10 +1,21 @@
 //! The meaning of the deliveries of one call. Pure.
 
-use relais_core::{breaker::OpenCause, delivery::Delivery, fault::FailureKind};
+use relais_core::{
+    breaker::OpenCause,
+    delivery::{Delivery, Problem},
+    fault::{FailureKind, Fault, Judgement},
+};
 
 /// Returns whether the target decided about the message, so it was reached.
 pub(super) fn is_answer(delivery: &Delivery) -> bool {
     matches!(delivery, Delivery::Accepted | Delivery::Reject { .. })
+}
+
+/// Returns the problem of the last message that failed, for the reason of an open breaker. A message that
+/// waits says nothing about its target.
+pub(super) fn last_problem(deliveries: &[Delivery]) -> Option<&Problem> {
+    let mut failed = deliveries.iter().rev().filter(|one| !matches!(one, Delivery::Wait { .. }));
+    failed.find_map(Delivery::problem).map(|(problem, _)| problem)
 }
 
 /// Returns the one answer for all messages of a call that were tried, if there were several and the answer
@@ -19,6 +30,16 @@ pub(super) fn failed_as_a_whole(deliveries: &[Delivery]) -> Option<&Delivery> {
         delivery == first
     });
     (unclear && several && alike).then_some(first)
+}
+
+/// Blames the target for failures that were blamed on their messages: while it is probed or unavailable, no
+/// message is at fault.
+pub(super) fn excuse(judgements: &mut [Judgement], deliveries: &[Delivery]) {
+    for (judgement, delivery) in judgements.iter_mut().zip(deliveries) {
+        if judgement.fault == Fault::Message && delivery.failure().is_some() {
+            judgement.fault = Fault::Target;
+        }
+    }
 }
 
 /// Returns the cause if the answer is about every message: the target named a pause for all.

@@ -70,6 +70,7 @@ pub(super) fn ingest_from(bench: &Bench, source: impl Source + 'static) -> Inges
         into: String::new(),
         inbox: Arc::clone(&bench.observer.inbox),
         counters: bench.observer.source("hook"),
+        outage: crate::ingest::OutageLog::default(),
         stop: CancellationToken::new(),
         gate: tokio::sync::watch::channel(Gate::Open).1,
         stored: Box::new(|| {}),

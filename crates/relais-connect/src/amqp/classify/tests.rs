@@ -17,7 +17,7 @@ fn code(delivery: &Delivery) -> &str {
 
 #[test]
 fn every_condition_has_its_verdict() {
-    use AmqpVerdict::{Address, Busy, Message, Outage, Suspect};
+    use AmqpVerdict::{Address, Busy, Full, Message, Outage, Suspect};
     for (condition, verdict, name) in [
         ("amqp:not-found", Address, "AMQP_UNKNOWN_ADDRESS"),
         ("amqp:resource-deleted", Address, "AMQP_UNKNOWN_ADDRESS"),
@@ -26,7 +26,7 @@ fn every_condition_has_its_verdict() {
         ("amqp:link:message-size-exceeded", Message, "AMQP_TOO_LARGE"),
         ("amqp:precondition-failed", Message, "AMQP_REFUSED"),
         ("com.microsoft:argument-error", Message, "AMQP_REFUSED"),
-        ("amqp:resource-limit-exceeded", Busy, "AMQP_FULL"),
+        ("amqp:resource-limit-exceeded", Full, "AMQP_FULL"),
         ("com.microsoft:server-busy", Busy, "AMQP_FULL"),
         ("amqp:link:detach-forced", Outage, "AMQP_NOT_READY"),
         ("amqp:connection:forced", Outage, "AMQP_NOT_READY"),
@@ -53,24 +53,27 @@ fn an_unknown_address_is_a_configuration_error_only_if_every_message_has_it() {
 fn only_accepted_is_delivered() {
     let rejected =
         |condition: Option<&str>| Outcome::Rejected(Rejected { error: condition.map(error) });
-    assert_eq!(outcome(&Outcome::Accepted(Accepted {})), Delivery::Accepted);
+    assert_eq!(outcome(&Outcome::Accepted(Accepted {}), AmqpAddress::Fixed), Delivery::Accepted);
     for (answer, name) in [
         (rejected(None), "AMQP_REJECTED"),
         (rejected(Some("amqp:not-found")), "AMQP_UNKNOWN_ADDRESS"),
         (rejected(Some("amqp:precondition-failed")), "AMQP_REFUSED"),
         (rejected(Some("amqp:internal-error")), "AMQP_ERROR"),
     ] {
-        let delivery = outcome(&answer);
+        let delivery = outcome(&answer, AmqpAddress::Fixed);
         assert!(matches!(delivery, Delivery::Reject { .. }), "{delivery:?}");
         assert_eq!(code(&delivery), name);
     }
-    let full = outcome(&rejected(Some("amqp:resource-limit-exceeded")));
-    assert!(matches!(full, Delivery::Busy { .. }), "{full:?}");
+    let full = |address| outcome(&rejected(Some("amqp:resource-limit-exceeded")), address);
+    assert!(matches!(full(AmqpAddress::Fixed), Delivery::Outage { .. }));
+    assert!(matches!(full(AmqpAddress::OfMessage), Delivery::Wait { .. }));
+    assert!(matches!(no_credit(AmqpAddress::Fixed), Delivery::Outage { .. }));
+    assert!(matches!(no_credit(AmqpAddress::OfMessage), Delivery::Wait { .. }));
     for (answer, name) in [
         (Outcome::Released(Released {}), "AMQP_RELEASED"),
         (Outcome::Modified(MODIFIED), "AMQP_MODIFIED"),
     ] {
-        let delivery = outcome(&answer);
+        let delivery = outcome(&answer, AmqpAddress::Fixed);
         assert!(matches!(delivery, Delivery::Retry { .. }), "{delivery:?}");
         assert_eq!(code(&delivery), name);
     }
@@ -83,6 +86,10 @@ fn without_a_connection_it_is_an_outage_or_the_configuration() {
     let sasl = |code| AmqpOpenError::Broker(OpenError::SaslError { code, additional_data: None });
     let closed =
         |condition| AmqpOpenError::Broker(OpenError::RemoteClosedWithError(error(condition)));
+    let stopped = |condition| {
+        let reason = ConnectionStopReason::RemoteClosedWithError(error(condition));
+        AmqpOpenError::Begin(BeginError::ConnectionStopped(reason))
+    };
     for (cause, verdict, name) in [
         (AmqpOpenError::TimedOut, Outage, "AMQP_UNREACHABLE"),
         (AmqpOpenError::Refused("401".into()), Configuration, "AMQP_AUTHENTICATION"),
@@ -92,6 +99,9 @@ fn without_a_connection_it_is_an_outage_or_the_configuration() {
         (sasl(SaslCode::Auth), Configuration, "AMQP_AUTHENTICATION"),
         (sasl(SaslCode::SysTemp), Outage, "AMQP_UNREACHABLE"),
         (AmqpOpenError::Broker(OpenError::NotImplemented(None)), Configuration, "AMQP_MECHANISM"),
+        (closed("amqp:unauthorized-access"), Configuration, "AMQP_AUTHENTICATION"),
+        (stopped("amqp:unauthorized-access"), Configuration, "AMQP_AUTHENTICATION"),
+        (stopped("amqp:connection:forced"), Outage, "AMQP_UNREACHABLE"),
         (closed("amqp:not-found"), Configuration, "AMQP_UNKNOWN_ADDRESS"),
         (closed("amqp:connection:forced"), Outage, "AMQP_NOT_READY"),
         (closed("amqp:internal-error"), Outage, "AMQP_ERROR"),
@@ -107,4 +117,13 @@ fn a_message_above_the_limit_of_the_link_is_rejected() {
     let delivery = of_one_message(&SendError::MessageSizeExceeded(size)).unwrap();
     assert_eq!(code(&delivery), "AMQP_TOO_LARGE");
     assert_eq!(of_one_message(&SendError::NonTerminalDeliveryState), None);
+}
+
+#[test]
+fn a_connection_without_tls_that_ends_at_once_names_the_scheme() {
+    let cut = |kind| {
+        AmqpFailure::of_open(&AmqpOpenError::Plain(OpenError::Io(io::Error::new(kind, "x"))))
+    };
+    assert!(cut(io::ErrorKind::UnexpectedEof).problem.message.contains("amqps://"));
+    assert!(!cut(io::ErrorKind::TimedOut).problem.message.contains("amqps://"));
 }

@@ -14,6 +14,9 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::{RegistryError, SchemaRegistrySettings};
 use crate::kafka_settings::registry_url;
 
+/// The advice if the registry's certificate is not accepted.
+const CHECK_TLS: &str =
+    "check `registry_tls_ca`, the name in `registry_url` and the registry's certificate";
 /// Time limit of one request, and of its connection.
 pub(in crate::kafka) const ANSWER_MAX: Duration = Duration::from_secs(5);
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -162,7 +165,11 @@ impl RegistryRequests {
         };
         let check = "check `registry_url`, and that the registry is running";
         let response = request.send().await;
-        let mut response = response.map_err(|error| unavailable(cause(&error), check))?;
+        let mut response = response.map_err(|error| {
+            let why = cause(&error);
+            let next = if is_of_certificate(&why) { CHECK_TLS } else { check };
+            unavailable(why, next)
+        })?;
         let status = response.status();
         let body = read(&mut response).await.map_err(|why| unavailable(why, check))?;
         if status.is_success() {
@@ -237,6 +244,11 @@ fn client(settings: &SchemaRegistrySettings, url: &Url) -> Result<Client, Invali
             cause(&error)
         ))
     })
+}
+
+/// Returns whether the registry's certificate is not accepted.
+fn is_of_certificate(cause: &str) -> bool {
+    cause.contains("certificate")
 }
 
 /// Returns the innermost causes of an error; the outer text only repeats the URL.
