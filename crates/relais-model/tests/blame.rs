@@ -41,7 +41,7 @@ fn receiver() -> inbox::ReceiverConfig {
 
 /// Checks that the machine holds and that the bug breaks the property.
 fn assert_found(config: outbox::RelayConfig, bug: outbox::RelayBug, property: &'static str) {
-    assert_holds(config, 100);
+    assert_holds(config, 50);
     let report = outbox::hunt(outbox::RelayConfig { bug: Some(bug), ..config }, property);
     let path = report.broken.get(property);
     println!("{bug:?} breaks `{property}`: {}", path.expect("the planted bug must be found"));
