@@ -3,13 +3,13 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use axum::{Router, extract::State, http::StatusCode, routing::post};
-use tokio::{runtime::Runtime, sync::Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::{
     mails, place, settings,
@@ -35,17 +35,7 @@ impl SlowService {
     }
 
     fn start(&self) -> SocketAddr {
-        static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-        let runtime = RUNTIME.get_or_init(|| Runtime::new().unwrap());
-        let app = Router::new().route("/relais", post(wait)).with_state(self.clone());
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
-        runtime.spawn(async {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            axum::serve(listener, app).await
-        });
-        address
+        crate::serve(Router::new().route("/relais", post(wait)).with_state(self.clone()))
     }
 }
 

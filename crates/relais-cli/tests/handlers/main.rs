@@ -19,6 +19,7 @@ mod support;
 
 use std::{
     net::SocketAddr,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -85,4 +86,18 @@ fn handled(site: &Site) -> Vec<String> {
 fn mails(site: &Site) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(site.path("mail.jsonl")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Starts a service that runs until the test program ends.
+fn serve(app: axum::Router) -> SocketAddr {
+    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| tokio::runtime::Runtime::new().unwrap());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async {
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        axum::serve(listener, app).await
+    });
+    address
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     net::SocketAddr,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex},
 };
 
 use axum::{
@@ -12,7 +12,6 @@ use axum::{
     http::{HeaderMap, StatusCode},
     routing::post,
 };
-use tokio::runtime::Runtime;
 
 use crate::{
     handled, mails, place, settings,
@@ -36,17 +35,7 @@ struct ScriptedService {
 
 impl ScriptedService {
     fn start(&self) -> SocketAddr {
-        static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-        let runtime = RUNTIME.get_or_init(|| Runtime::new().unwrap());
-        let app = Router::new().route("/relais", post(take)).with_state(self.clone());
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
-        runtime.spawn(async {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            axum::serve(listener, app).await
-        });
-        address
+        crate::serve(Router::new().route("/relais", post(take)).with_state(self.clone()))
     }
 
     fn answers(&self, status: u16, body: &str) {

@@ -3,13 +3,12 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
 use axum::{Json, Router, extract::State, http::HeaderMap, routing::post};
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 
 use crate::{
     PATIENCE,
@@ -41,17 +40,7 @@ struct Ledger {
 
 impl Shop {
     fn start(&self) -> SocketAddr {
-        static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-        let runtime = RUNTIME.get_or_init(|| Runtime::new().unwrap());
-        let app = Router::new().route("/relais", post(take)).with_state(self.clone());
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
-        runtime.spawn(async {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            axum::serve(listener, app).await
-        });
-        address
+        crate::serve(Router::new().route("/relais", post(take)).with_state(self.clone()))
     }
 
     fn effects(&self) -> BTreeMap<String, usize> {

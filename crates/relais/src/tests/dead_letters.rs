@@ -277,16 +277,16 @@ async fn the_second_decision_reports_the_first() {
     assert_eq!(office.audit().len(), 1);
     // An edit gets the same answer, and a dead letter that never existed is not found.
     assert_eq!(office.edit(id, &body("k", "done")).await, faster);
-    let nobody = Uuid::nil();
+    let unknown = Uuid::nil();
     assert_eq!(
-        office.dead_letters.retry(nobody, &by("ann")).await.unwrap(),
+        office.dead_letters.retry(unknown, &by("ann")).await.unwrap(),
         DecisionOutcome::NotFound
     );
     assert_eq!(
-        office.dead_letters.discard(nobody, &by("ann")).await.unwrap(),
+        office.dead_letters.discard(unknown, &by("ann")).await.unwrap(),
         DecisionOutcome::NotFound
     );
-    assert_eq!(office.edit(nobody, "{}").await, DecisionOutcome::NotFound);
+    assert_eq!(office.edit(unknown, "{}").await, DecisionOutcome::NotFound);
 }
 
 #[tokio::test]
