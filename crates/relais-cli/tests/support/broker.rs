@@ -13,7 +13,7 @@ use rdkafka::{
 };
 
 /// Time limit of a condition.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The broker the environment names.
 pub(crate) struct Broker {
