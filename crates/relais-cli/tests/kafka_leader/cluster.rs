@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rdkafka::{
@@ -79,8 +79,14 @@ impl Cluster {
         place.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
         client.assign(&place).unwrap();
         let mut records = Vec::new();
+        let until = Instant::now() + PATIENCE;
         while i64::try_from(records.len()).unwrap() < end {
-            let record = client.poll(PATIENCE).expect("a record comes").unwrap().detach();
+            // A poll ends early, without a record, when the client has handled another event.
+            let Some(record) = client.poll(until.saturating_duration_since(Instant::now())) else {
+                assert!(Instant::now() < until, "no record came in time");
+                continue;
+            };
+            let record = record.unwrap();
             let key = String::from_utf8(record.key().unwrap().to_vec()).unwrap();
             let payload: Value = serde_json::from_slice(record.payload().unwrap()).unwrap();
             records.push((key, payload["n"].as_u64().unwrap()));

@@ -1,6 +1,9 @@
 //! Helpers for the publisher: rows to send, and a plain consumer that reads them.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use rdkafka::{
     ClientConfig, Message, Offset, TopicPartitionList,
@@ -8,7 +11,6 @@ use rdkafka::{
     client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer},
     message::OwnedMessage,
-    util::Timeout,
 };
 use relais_connect::kafka::{KafkaConnection, KafkaPublisher, KafkaPublisherSettings};
 use relais_core::{delivery::Delivery, outbox::OutboxRow, publisher::Publisher};
@@ -130,6 +132,7 @@ pub(crate) fn read(brokers: &str, topic: &str) -> Vec<OwnedMessage> {
         .unwrap();
     let metadata = consumer.fetch_metadata(Some(topic), LONG).unwrap();
     let mut found = Vec::new();
+    let until = Instant::now() + LONG;
     for partition in metadata.topics()[0].partitions() {
         let (low, high) = consumer.fetch_watermarks(topic, partition.id(), LONG).unwrap();
         let mut only = TopicPartitionList::new();
@@ -137,7 +140,13 @@ pub(crate) fn read(brokers: &str, topic: &str) -> Vec<OwnedMessage> {
         consumer.assign(&only).unwrap();
         let mut next = low;
         while next < high {
-            let record = consumer.poll(Timeout::After(LONG)).expect("a record in time").unwrap();
+            // A poll ends early, without a record, when the client has handled another event.
+            let Some(record) = consumer.poll(until.saturating_duration_since(Instant::now()))
+            else {
+                assert!(Instant::now() < until, "no record came in time");
+                continue;
+            };
+            let record = record.unwrap();
             next = record.offset() + 1;
             found.push(record.detach());
         }
