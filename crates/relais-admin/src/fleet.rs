@@ -125,7 +125,7 @@ mod tests {
 
     fn figures(delivered: u64, stored: u64) -> Figures {
         let orders = DestinationFigures { dispatched: delivered, ..Default::default() };
-        let hook = SourceFigures { stored, ..Default::default() };
+        let hook = SourceFigures { stored, lag: Some(10 * stored), ..Default::default() };
         Figures {
             stored,
             destinations: [("orders".to_owned(), orders)].into(),
@@ -156,6 +156,7 @@ mod tests {
         fleet.take(&[own.clone(), at(3, 300)], Some("me"));
         let sum = fleet.with(figures(7, 2));
         assert_eq!((sum.destinations["orders"].dispatched, sum.sources["hook"].stored), (307, 3));
+        assert_eq!(sum.sources["hook"].lag, Some(30), "each knows the lag of what it reads");
         let rates = fleet.rates_with(FleetRates::between(&figures(0, 0), &figures(10, 5), 1.0));
         assert_eq!((rates.dispatched, rates.destinations["orders"]), (110.0, 110.0));
         assert_eq!((rates.stored, rates.sources["hook"]), (5.0, 5.0));

@@ -70,6 +70,7 @@ pub use self::{
     session::SessionKey,
     token::{AdminToken, SHARED_NAME},
 };
+pub use relais::observe::{AskSource, SourceState};
 pub use relais_listen::Tls;
 
 /// A store that does not answer within this time counts as unavailable: probes and scrapes have short
@@ -155,22 +156,6 @@ pub struct DestinationLimits {
     /// Time limit of one call.
     pub timeout_ms: u64,
 }
-
-/// The state of a source at its origin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceState {
-    /// Records that were deleted before they were read.
-    pub missed: u64,
-    /// Number of times a partition was deleted and created again.
-    pub recreated: u64,
-    /// Records that wait to be read, if known.
-    pub lag: Option<u64>,
-    /// True while the source is connected, if known.
-    pub connected: Option<bool>,
-}
-
-/// A function that returns the state of a source.
-pub type AskSource = Arc<dyn Fn() -> SourceState + Send + Sync>;
 
 /// API calls of the day, as the target counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -372,3 +372,45 @@ fn a_paused_source_stays_in_its_group_and_everything_comes_once_after_the_pause(
     ids.dedup();
     assert_eq!((ids.len(), to.ends()), (50, vec![50]), "each once");
 }
+
+/// Each process knows only the lag of its own partitions.
+#[test]
+fn the_lag_is_that_of_all_processes_together() {
+    let Some(broker) = Broker::from_environment() else { return };
+    let from = broker.topic("lag", 2);
+    let site = Site::with(&format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [[source]]\nname = \"members\"\nkind = \"kafka\"\nbrokers = \"{brokers}\"\n\
+         group = \"{group}\"\ntopics = [\"{group}\"]\nmessage_id = \"header:message-id\"\n\
+         [[route]]\non = \"MembersCreated\"\ndestination = \"out\"\n\
+         [[destination]]\nname = \"out\"\nkind = \"log\"\npath = \"out.jsonl\"\n",
+        brokers = broker.address,
+        group = from.name,
+    ));
+    let send = |numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            let (key, id) = (format!("f-{number}"), format!("m-{number}"));
+            from.send(&key, &[("message-id", &id)], Some(br#"{"type": "MembersCreated"}"#));
+        }
+    };
+    let own_lag = |running: &support::Running| {
+        let (_, metrics) = support::get(running.logged("admin http://"), "/metrics");
+        let mut lines = metrics.lines();
+        let line = lines.find(|line| line.starts_with("relais_source_lag{"))?;
+        line.rsplit(' ').next()?.parse::<u64>().ok()
+    };
+    let mut both = [site.run(), site.run()];
+    send(0..20);
+    wait_until("all are stored, half of them by each", || {
+        from.committed(&from.name) == from.ends() && both.iter().all(|one| own_lag(one) == Some(0))
+    });
+    let said = site.relais(&["source", "pause", "members", "--reason", "a test"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    both.iter_mut().for_each(|one| one.wait_for("paused by an operator"));
+    send(20..60);
+    for one in &both {
+        wait_until("the lag of both", || shown_lag(one) == 40);
+    }
+    let own: Vec<u64> = both.iter().map(|one| own_lag(one).unwrap()).collect();
+    assert!(own.iter().sum::<u64>() == 40 && own.iter().all(|lag| *lag > 0), "{own:?}");
+}

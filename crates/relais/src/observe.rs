@@ -5,6 +5,7 @@
 //! - `conflicts`: destinations that processes configure differently
 //! - `figures`: the figures that a process reports to the others, and their sum
 //! - `latency`: histograms
+//! - `origin`: the state of sources at their origin
 //! - `processes`: counters of processes
 //! - `trace`: spans
 //! - `vitals`: heartbeats of lanes, availability of sources
@@ -14,6 +15,7 @@ mod conflicts;
 mod destination;
 mod figures;
 mod latency;
+mod origin;
 mod processes;
 pub(crate) mod trace;
 mod vitals;
@@ -36,6 +38,7 @@ use serde::Serialize;
 use self::{
     codes::ProblemCodes,
     latency::{DatabaseClock, Histogram},
+    origin::SourceStates,
 };
 use crate::lock::lock;
 
@@ -44,6 +47,7 @@ pub use self::{
     destination::DestinationSnapshot,
     figures::{DestinationFigures, Figures, LastError, SourceFigures},
     latency::{BOUNDS_MICROS, Latency},
+    origin::{AskSource, SourceState},
     processes::{ProcessTypeSnapshot, ProcessesSnapshot},
     trace::{Attribute, Span, SpanKind, SpanSink},
     vitals::{ScopeSnapshot, SourceOutage, SourceSnapshot},
@@ -63,6 +67,7 @@ pub struct Observer {
     destinations: ByName<DestinationCounters>,
     scopes: ByName<Heartbeat>,
     sources: ByName<SourceCounters>,
+    origins: SourceStates,
     unserved: Mutex<(BTreeMap<String, u64>, BTreeMap<String, u64>)>,
     cleaned: Mutex<CleanupCounts>,
     adopted: Mutex<Vec<AdoptedProblems>>,
@@ -185,6 +190,7 @@ impl Observer {
             destinations: Mutex::default(),
             scopes: Mutex::default(),
             sources: Mutex::default(),
+            origins: SourceStates::default(),
             unserved: Mutex::default(),
             cleaned: Mutex::default(),
             adopted: Mutex::default(),
@@ -214,7 +220,14 @@ impl Observer {
                 destination.configuration = Some(digest.clone());
             }
         }
+        self.origins.add_to(&mut figures);
         figures
+    }
+
+    /// Sets the functions that return the states of sources at their origin. The figures of this process contain
+    /// them, so that they are summed over all processes.
+    pub fn watch_sources(&self, states: Vec<(String, AskSource)>) {
+        self.origins.set(states);
     }
 
     /// Returns all counters now.

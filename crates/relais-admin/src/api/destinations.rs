@@ -34,12 +34,6 @@ pub(crate) struct DestinationState {
 pub(crate) struct SourceEntry {
     name: String,
     kind: Option<&'static str>,
-    /// Records that were deleted at their origin before this process read them.
-    missed: u64,
-    /// Number of times a partition was deleted and created again.
-    recreated: u64,
-    /// Records that wait at the origin, if known.
-    lag: Option<u64>,
     pause: Option<Pause>,
     /// Messages stored per second.
     per_second: f64,
@@ -98,15 +92,10 @@ pub(super) fn sources(
     let mut names: BTreeSet<&String> = figures.sources.keys().chain(pauses.keys()).collect();
     names.extend(admin.sources.iter().map(|source| &source.name));
     let source = |name: &String| {
-        let state = admin.states.iter().find(|(of, _)| of == name);
-        let state = state.map(|(_, ask)| ask()).unwrap_or_default();
         let declared = admin.sources.iter().find(|source| source.name == *name);
         SourceEntry {
             name: name.clone(),
             kind: declared.map(|source| source.kind),
-            missed: state.missed,
-            recreated: state.recreated,
-            lag: state.lag,
             pause: pauses.get(name).cloned(),
             per_second: rounded(rates.sources.get(name)),
             figures: figures.sources.get(name).cloned().unwrap_or_default(),

@@ -88,6 +88,7 @@ pub(crate) async fn run(context: &CommandContext, args: &RunArgs, color: ColorCh
         }
     }
     let observer = running.observer();
+    observer.watch_sources(states.clone());
     let admin = wire::admin(&settings, listener, store.clone(), observer, states, usage).await;
     let tls = settings.admin.as_ref().and_then(|admin| admin.tls_certificate.as_ref());
     let admin = admin.map(|served| (scheme(tls), served));

@@ -119,6 +119,12 @@ pub struct SourceFigures {
     pub conflicts: u64,
     /// Of those stored, the ones kept as `SERDE_ERROR`.
     pub undecodable: u64,
+    /// Records that were deleted at their origin before they were read.
+    pub missed: u64,
+    /// Number of times a partition was deleted and created again.
+    pub recreated: u64,
+    /// Records that wait at the origin, if known.
+    pub lag: Option<u64>,
     /// The reason why it is unavailable.
     pub away: Option<String>,
     /// The time of the last message.
@@ -137,6 +143,10 @@ impl Figures {
                 duplicates: source.duplicates,
                 conflicts: source.conflicts,
                 undecodable: source.undecodable,
+                // Only the connector knows the state at the origin.
+                missed: 0,
+                recreated: 0,
+                lag: None,
                 away: source.away.as_ref().map(|away| away.reason.clone()),
                 last_received_at: source.last_received_at,
                 paused: source.paused,
@@ -226,6 +236,10 @@ impl SourceFigures {
         self.duplicates += other.duplicates;
         self.conflicts += other.conflicts;
         self.undecodable += other.undecodable;
+        self.missed += other.missed;
+        self.recreated += other.recreated;
+        // Each process knows the lag of what it reads.
+        self.lag = self.lag.into_iter().chain(other.lag).reduce(u64::saturating_add);
         self.paused &= other.paused;
         if self.away.is_none() {
             self.away.clone_from(&other.away);
