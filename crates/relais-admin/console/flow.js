@@ -9,6 +9,9 @@ import * as state from "./state.js";
 /** Most boxes of one column, worst first; the rest is one line that links to the full list. */
 const BOXES_MAX = 3;
 
+/** Finished rows of a table with more rows than this are estimated: `EXACT_COUNT_MAX` of the server. */
+const EXACT_MAX = 20_000;
+
 /** Builds the diagram; `update(overview, sample, less)` brings it up to date, with `less` fewer boxes in each column. */
 export function flow() {
   const wires = s("svg", { class: "wires", "aria-hidden": "true" });
@@ -111,6 +114,12 @@ function rowsOf(counts, name) {
   return counts?.find((entry) => entry.name === name)?.rows ?? 0;
 }
 
+/** The number of finished rows; `≈` marks an estimate. */
+function finished(counts, name) {
+  const all = (counts ?? []).reduce((sum, entry) => sum + entry.rows, 0);
+  return `${all > EXACT_MAX ? "≈ " : ""}${brief(rowsOf(counts, name))}`;
+}
+
 function oldest(text) {
   return text ? duration(age(text)) : "–";
 }
@@ -121,7 +130,7 @@ function inbox(overview, sample) {
   return {
     name: "Messages received",
     href: "#/inbox",
-    numbers: [["per s", rate(sample?.stored)], ["waiting", brief(waiting)], ["oldest", oldest(overview.inbox_oldest)], ["handled", brief(rowsOf(overview.inbox, "PROCESSED"))]],
+    numbers: [["per s", rate(sample?.stored)], ["waiting", brief(waiting)], ["oldest", oldest(overview.inbox_oldest)], ["handled", finished(overview.inbox, "PROCESSED")]],
     tone: undecodable ? "bad" : "",
     state: { status: undecodable ? ["SERDE_ERROR", plural(undecodable, "undecodable", "undecodable")] : null },
   };
@@ -134,7 +143,7 @@ function processes(overview) {
   return [{
     name: "Processes",
     href: "#/processes",
-    numbers: [["running", brief(at("RUNNING"))], ["compensating", brief(at("COMPENSATING"))], ["succeeded", brief(at("SUCCEEDED"))], ["timers due", brief(overview.timers_due)]],
+    numbers: [["running", brief(at("RUNNING"))], ["compensating", brief(at("COMPENSATING"))], ["succeeded", finished(overview.processes, "SUCCEEDED")], ["timers due", brief(overview.timers_due)]],
     tone: stuck ? "bad" : paused ? "warn" : "",
     state: { status: stuck ? ["COMPENSATION_FAILED", plural(stuck, "needs an operator", "need an operator")] : paused ? ["PAUSED", plural(paused, "paused", "paused")] : null },
   }];
@@ -146,7 +155,7 @@ function outbox(overview, sample) {
   return {
     name: "Messages to send",
     href: "#/outbox",
-    numbers: [["per s", rate(sample?.dispatched)], ["waiting", brief(rowsOf(overview.outbox, "PENDING"))], ["oldest", oldest(times[0])], ["delivered", brief(rowsOf(overview.outbox, "DISPATCHED"))]],
+    numbers: [["per s", rate(sample?.dispatched)], ["waiting", brief(rowsOf(overview.outbox, "PENDING"))], ["oldest", oldest(times[0])], ["delivered", finished(overview.outbox, "DISPATCHED")]],
     tone: failed ? "warn" : "",
     state: { status: failed ? ["FAILED", plural(failed, "failed", "failed")] : null },
   };

@@ -8,6 +8,10 @@ use crate::{dead_letter::Origin, time::Timestamp};
 /// Most rows one page may have.
 pub const PAGE_MAX: usize = 500;
 
+/// Finished rows are counted one by one in tables of at most so many rows. In larger tables their number is an
+/// estimate, so that history costs nothing.
+pub const EXACT_COUNT_MAX: u32 = 20_000;
+
 /// A filter of rows. Every set field must match; newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -56,6 +60,11 @@ pub struct Count {
     pub name: String,
     /// The number of rows in it.
     pub rows: u64,
+}
+
+/// Returns true if the number of finished rows among the counts of a table is an estimate.
+pub fn is_estimated(counts: &[Count]) -> bool {
+    counts.iter().map(|count| count.rows).sum::<u64>() > u64::from(EXACT_COUNT_MAX)
 }
 
 /// The pending rows of one destination.

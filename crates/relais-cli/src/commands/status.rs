@@ -13,7 +13,7 @@ use relais_core::{
     bulk::{BulkJob, Phase},
     control::{Control, Pause},
     inspect::InspectExt,
-    query::{Backlog, Count, Overview, ParkedKey},
+    query::{Backlog, Count, Overview, ParkedKey, is_estimated},
     time::Timestamp,
 };
 use serde::Serialize;
@@ -319,7 +319,13 @@ fn strip_colours(line: &str) -> String {
     plain
 }
 
+/// Returns the rows by state. The number of finished rows of a large table is an estimate.
 fn counts(counts: &[Count]) -> String {
-    let parts: Vec<String> = counts.iter().map(|c| format!("{} {}", c.rows, c.name)).collect();
-    parts.join(", ")
+    const FINISHED: [&str; 3] = ["PROCESSED", "DISPATCHED", "SUCCEEDED"];
+    let estimated = is_estimated(counts);
+    let part = |Count { name, rows }: &Count| {
+        let about = if estimated && FINISHED.contains(&name.as_str()) { "about " } else { "" };
+        format!("{about}{rows} {name}")
+    };
+    counts.iter().map(part).collect::<Vec<_>>().join(", ")
 }

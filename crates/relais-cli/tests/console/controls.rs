@@ -115,6 +115,27 @@ fn a_source_and_a_process_type_are_paused_and_resumed() {
     });
 }
 
+/// The colour of the text of an element; without a selector the colour that means "needs an operator".
+fn colour(browser: &Browser, selector: &str) -> Value {
+    const COLOUR: &str = "
+        let [element] = [arguments[0] && document.querySelector(arguments[0])];
+        if (arguments[0]) return element && getComputedStyle(element).color;
+        element = document.createElement('i');
+        element.style.color = 'var(--bad)';
+        document.body.append(element);
+        const red = getComputedStyle(element).color;
+        element.remove();
+        return red";
+    browser.script(COLOUR, &[json!(selector)])
+}
+
+fn assert_red(browser: &Browser, selector: &str) {
+    let red = colour(browser, "");
+    assert!(red.as_str().is_some_and(|red| red.starts_with("rgb")), "{red}");
+    browser
+        .until(&format!("{selector} in red"), || (colour(browser, selector) == red).then_some(()));
+}
+
 #[test]
 fn a_process_that_needs_an_operator_is_red_everywhere() {
     let Some((fixture, browser)) = signed_in(OSKAR) else { return };
@@ -137,6 +158,12 @@ fn a_process_that_needs_an_operator_is_red_everywhere() {
     assert_eq!(browser.script(TILE, &[]), true);
     const BADGE: &str = "return document.querySelector('a[href=\"#/processes\"] .badge').innerText";
     assert_eq!(browser.script(BADGE, &[]), "1");
+    assert_red(&browser, ".places a[href='#/processes'] .badge");
+    assert_red(&browser, ".tile[href='#/processes'] .tile-value");
+    assert_red(&browser, ".tile[href='#/processes'] .tile-word");
+    assert_red(&browser, ".alarms .status");
+    // What needs no operator is not red.
+    assert_ne!(colour(&browser, ".tile[href='#/repair'] .tile-value"), colour(&browser, ""));
     const TOO_WIDE: &str = "
         const right = (one) => one.getBoundingClientRect().right;
         return [...document.querySelectorAll('.flow .box')]
@@ -148,9 +175,19 @@ fn a_process_that_needs_an_operator_is_red_everywhere() {
     }
     browser.go("#/processes");
     browser.sees(&["1 process needs an operator", "needs an operator (compensating)"]);
+    assert_red(&browser, "main .notice");
+    assert_red(&browser, "tr[data-key] .status");
     browser.press("o-1");
     browser.sees(&["This process needs an operator", "Retry the step", "Skip the step"]);
-    assert_said(&fixture.site.relais(&["status"]), 0, &["1 needs an operator"]);
+    assert_red(&browser, "main .notice");
+    assert_red(&browser, ".side-part .status");
+    let status = ["--color", "always", "status"];
+    let red = "\u{1b}[31m1 needs an operator";
+    assert_said(&fixture.site.relais(&status), 0, &[red]);
+    let list = fixture.site.relais(&["--color", "always", "process", "list"]).out;
+    let line = list.lines().find(|line| line.contains("! COMPENSATING")).unwrap();
+    let before = line.split("! COMPENSATING").next().unwrap();
+    assert!(before.ends_with("\u{1b}[38;5;9m"), "{line:?}");
     assert_said(
         &fixture.site.relais(&["explain", "order/o-1"]),
         0,

@@ -5,15 +5,20 @@
 
 mod accessibility;
 mod browser;
+#[allow(dead_code)]
+#[path = "../admin/client.rs"]
+mod client;
 mod controls;
 mod corpus;
 mod detail;
 mod frame;
+mod grid;
 mod kinds;
 mod labels;
 mod outage;
 mod pictures;
 mod repair;
+mod replicas;
 mod rows;
 // Some helpers are made for other tests of the program.
 #[allow(dead_code, unused_macros)]

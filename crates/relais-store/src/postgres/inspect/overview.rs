@@ -5,7 +5,10 @@ use relais_core::{
     inbox::InboxStatus,
     outbox::OutboxStatus,
     process::ProcessStatus,
-    query::{Backlog, Count, FAILING_READ_MAX, FailingRow, Overview, PAGE_MAX, WorkerRow},
+    query::{
+        Backlog, Count, EXACT_COUNT_MAX, FAILING_READ_MAX, FailingRow, Overview, PAGE_MAX,
+        WorkerRow,
+    },
 };
 use tokio_postgres::Row;
 
@@ -16,7 +19,7 @@ use crate::postgres::{
 };
 
 /// Finished rows are counted one by one up to here; beyond, the server's estimate serves.
-const EXACT_MAX: i64 = 20_000;
+const EXACT_MAX: i64 = EXACT_COUNT_MAX as i64;
 
 /// Most open rows of each kind that are read to find those behind parked keys or without a worker.
 const PARKED_LOOK_MAX: i64 = 100_000;

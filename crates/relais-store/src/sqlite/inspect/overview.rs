@@ -4,7 +4,10 @@ use relais_core::{
     inbox::InboxStatus,
     outbox::OutboxStatus,
     process::ProcessStatus,
-    query::{Backlog, Count, FAILING_READ_MAX, FailingRow, Overview, PAGE_MAX, WorkerRow},
+    query::{
+        Backlog, Count, EXACT_COUNT_MAX, FAILING_READ_MAX, FailingRow, Overview, PAGE_MAX,
+        WorkerRow,
+    },
     store::StoreError,
 };
 use rusqlite::{Connection, Params};
@@ -15,7 +18,7 @@ use crate::sqlite::{
 };
 
 /// Tables are counted row by row up to here; beyond, the span of their ids serves.
-const EXACT_MAX: i64 = 20_000;
+const EXACT_MAX: i64 = EXACT_COUNT_MAX as i64;
 
 /// Most open rows of each kind that are read to find those behind parked keys or without a worker.
 const PARKED_LOOK_MAX: i64 = 100_000;
