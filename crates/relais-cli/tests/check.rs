@@ -368,4 +368,11 @@ fn a_connection_that_prefer_leaves_unencrypted_is_a_warning() {
         assert!(intended.code == 0 && !format!("{intended:?}").contains(wanted), "{intended:?}");
         assert_said(&site("require").relais(command), 1, &["turn `ssl` on"]);
     }
+    // It is in the log too, where a deployment shows it.
+    let run = ["run", "--log", "json"];
+    let said = site("prefer").run_args(&run, &[], wanted).stop();
+    let line = said.err.lines().find(|line| line.contains(wanted)).unwrap();
+    assert!(line.contains("WARN") && line.contains("verify-full"), "{line}");
+    let intended = site("disable").run().stop();
+    assert!(intended.code == 0 && !intended.err.contains(wanted), "{intended:?}");
 }
