@@ -80,6 +80,16 @@ const ONE_SIDED: &[OneSided] = &[
     only("sqlite", "sweep_waiting_end.sql", "PostgreSQL finds the end in sweep_waiting.sql"),
     only("sqlite", "sweep_times.sql", "SQLite has no statement of several writes as sweep_waiting"),
     only("sqlite", "sweep_keys.sql", "SQLite has no statement of several writes as sweep_waiting"),
+    only(
+        "sqlite",
+        "extend_leases.sql",
+        "PostgreSQL has many writers: none keeps a heartbeat waiting",
+    ),
+    only(
+        "sqlite",
+        "extend_bulk.sql",
+        "PostgreSQL has many writers: none keeps a heartbeat waiting",
+    ),
     only("sqlite", "bulk_owner.sql", "PostgreSQL returns the former owner with take_bulk.sql"),
     only("sqlite", "hydrate_ids.sql", "SQLite has no arrays; PostgreSQL's `= ANY ($1)` is no file"),
     only("sqlite", "fail_inbox.sql", "SQLite has no statement of several writes as bury_inbox.sql"),

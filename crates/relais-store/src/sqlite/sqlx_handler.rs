@@ -1,6 +1,11 @@
 //! Handlers whose transaction is sqlx's. Invariant as in [`super::handler`].
 
-use std::{marker::PhantomData, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    marker::PhantomData,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt;
 use relais_core::{
@@ -15,6 +20,8 @@ use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction, query};
 use super::{
     error,
     handler::{not_committed, transaction_lost},
+    row::millis,
+    writer::HEARTBEAT_DELAY_MAX,
 };
 use crate::{
     sqlx_function::{SqlxHandlerFn, SqlxStateHandlerFn},
@@ -87,10 +94,21 @@ where
         message: Received<M>,
     ) -> Result<HandleOutcome, StoreError> {
         let mut tx = begin(self.pool.clone()).await?;
+        let begun = Instant::now();
         match self.run_in(&mut tx, work, message).await {
-            Ok(HandleOutcome::Committed) => commit(tx).await.map(|()| HandleOutcome::Committed),
+            Ok(HandleOutcome::Committed) => {
+                extend_leases(&mut tx, begun.elapsed()).await;
+                commit(tx).await.map(|()| HandleOutcome::Committed)
+            }
             other => {
                 rollback(tx).await;
+                if begun.elapsed() > HEARTBEAT_DELAY_MAX
+                    && let Ok(mut tx) = begin(self.pool.clone()).await
+                {
+                    extend_leases(&mut tx, begun.elapsed()).await;
+                    // Without it the leases expire, as they would have.
+                    drop(commit(tx).await);
+                }
                 other
             }
         }
@@ -149,6 +167,16 @@ async fn commit(tx: Transaction<'static, Sqlite>) -> Result<(), StoreError> {
 async fn rollback(tx: Transaction<'static, Sqlite>) {
     let rolled_back = tokio::spawn(async move { tx.rollback().await });
     drop(rolled_back.await);
+}
+
+/// As the writer does: no heartbeat was written while the transaction was open.
+async fn extend_leases(db: &mut SqliteConnection, held: Duration) {
+    if held <= HEARTBEAT_DELAY_MAX {
+        return;
+    }
+    for extend in [include_str!("sql/extend_leases.sql"), include_str!("sql/extend_bulk.sql")] {
+        drop(query(extend).bind(millis(held)).execute(&mut *db).await);
+    }
 }
 
 async fn control(db: &mut SqliteConnection, statement: &'static str) -> Result<(), StoreError> {

@@ -4,7 +4,8 @@
 //! becomes of the future that asked for it; its answer leaves only after the commit. Jobs that wait
 //! at the same time share one commit (one sync of the disk), each behind a savepoint of its own, so
 //! that one that fails takes nothing of the others along. A job without others behind it goes without
-//! a savepoint, which costs a copy of every page it changes.
+//! a savepoint, which costs a copy of every page it changes. A transaction that takes long keeps every worker
+//! from its heartbeat, so it extends the leases that it held up.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -16,7 +17,7 @@ use relais_core::store::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use super::error;
+use super::{error, row};
 
 /// Jobs that may wait for the writer; callers beyond it wait to hand theirs in.
 const QUEUE_MAX: usize = 256;
@@ -24,6 +25,8 @@ const QUEUE_MAX: usize = 256;
 const GROUP_MAX: usize = 64;
 /// The time in which a group takes more jobs: bounds the wait of other programs for the write lock.
 const GROUP_TIME: Duration = Duration::from_millis(20);
+/// A transaction that takes longer, such as that of a slow handler, extends the leases.
+pub(super) const HEARTBEAT_DELAY_MAX: Duration = Duration::from_millis(100);
 
 /// The decision of a job about its writes.
 pub(super) enum Ending<T> {
@@ -122,9 +125,9 @@ fn serve(db: &Connection, mut queue: mpsc::Receiver<Job>) {
                 finish(job(Err(error::store(&error))), Err(error::store(&error)));
                 company
             }
-            Ok(tx) if queue.is_empty() => serve_one(tx, job, company),
+            Ok(tx) if queue.is_empty() => serve_one(db, tx, job, company),
             Ok(tx) => match company {
-                Company::Alone(_) => serve_one(tx, job, company),
+                Company::Alone(_) => serve_one(db, tx, job, company),
                 Company::Shared => serve_group(tx, job, &mut queue),
             },
         };
@@ -140,16 +143,38 @@ fn begin(db: &Connection) -> rusqlite::Result<Transaction<'_>> {
 }
 
 /// One job, one commit.
-fn serve_one(tx: Transaction<'_>, job: Job, company: Company) -> Company {
+fn serve_one(db: &Connection, tx: Transaction<'_>, job: Job, company: Company) -> Company {
+    let begun = Instant::now();
     match job(Ok(&tx)) {
         Ending::Undo(answer) => {
             drop(tx);
+            if begun.elapsed() > HEARTBEAT_DELAY_MAX
+                && let Ok(tx) = begin(db)
+            {
+                extend_leases(&tx, begun.elapsed());
+                // Without it the leases expire, as they would have.
+                drop(tx.commit());
+            }
             answer(Ok(()));
         }
         Ending::Keep(answer) if tx.is_autocommit() => answer(Err(rolled_back())),
-        Ending::Keep(answer) => answer(tx.commit().map_err(|e| error::store(&e))),
+        Ending::Keep(answer) => {
+            extend_leases(&tx, begun.elapsed());
+            answer(tx.commit().map_err(|e| error::store(&e)));
+        }
     }
     company.after_commit()
+}
+
+/// Extends each lease that was live when the transaction began, by the time for which it kept its worker from
+/// renewing it. A file whose tables are not migrated yet has no leases.
+fn extend_leases(tx: &Transaction<'_>, held: Duration) {
+    if held <= HEARTBEAT_DELAY_MAX {
+        return;
+    }
+    for extend in [include_str!("sql/extend_leases.sql"), include_str!("sql/extend_bulk.sql")] {
+        drop(row::change(tx, extend, [row::millis(held)]));
+    }
 }
 
 /// One commit for `first` and what waits behind it.
@@ -170,6 +195,7 @@ fn serve_group(tx: Transaction<'_>, first: Job, queue: &mut mpsc::Receiver<Job>)
             next = queue.try_recv().ok();
         }
     }
+    extend_leases(&tx, begun.elapsed());
     commit_group(tx, answers)
 }
 

@@ -18,7 +18,10 @@ use relais_testkit::build;
 use tokio_postgres::{SimpleQueryMessage, types::ToSql};
 use uuid::Uuid;
 
-use crate::bed::{Bed, fence, message, outbox, poll_once};
+use crate::{
+    bed::{Bed, fence, message, outbox, poll_once},
+    support::postgres::Role,
+};
 
 /// Rows that must not make a fetch longer.
 const MANY: usize = 50_000;
@@ -501,7 +504,7 @@ fn all_lanes() -> String {
 }
 
 /// Shared buffers that a statement reads, planned as in a session of relais.
-async fn buffers_of(bed: &Bed, sql: &str, types: &str, values: &str) -> i64 {
+pub(crate) async fn buffers_of(bed: &Bed, sql: &str, types: &str, values: &str) -> i64 {
     bed.raw.batch_execute("BEGIN").await.unwrap();
     let session = include_str!("../../src/postgres/sql/session.sql");
     bed.raw.execute(session, &[&"30000", &"10000", &"30000"]).await.unwrap();
@@ -538,7 +541,7 @@ async fn a_backlog_without_statistics_is_walked_in_order() {
 }
 
 /// Rows of keys with an ordinary payload, made by the database.
-async fn fill(bed: &Bed, destination: &str, key: &str, rows: usize) {
+pub(crate) async fn fill(bed: &Bed, destination: &str, key: &str, rows: usize) {
     let insert = format!(
         "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, destination, payload)
          SELECT 'Order', {key}, 'E', '{destination}', to_json(repeat('x', 300))
@@ -596,4 +599,82 @@ async fn rows_that_wait_for_an_unavailable_destination_cost_its_own_fetch_nothin
     }
     let [without, with] = read[..] else { unreachable!() };
     assert!(with * 10 <= without * 12, "{with} buffers instead of {without}");
+}
+
+/// Received rows of keys, made by the database.
+async fn fill_inbox(bed: &Bed, key: &str, rows: usize) {
+    let insert = format!(
+        "INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, msg_key,
+                                   event_type, payload)
+         SELECT {key} || '-' || n, 'crm', '', 0, 0, {key}, 'E', to_json(repeat('x', 300))
+         FROM generate_series(1, {rows}) AS n"
+    );
+    bed.raw.batch_execute(&insert).await.unwrap();
+}
+
+/// Returns the buffers that a fetch of the inbox reads beside `rows` rows of a parked key.
+async fn buffers_of_inbox_beside(rows: usize) -> Option<i64> {
+    let bed = Bed::new().await?;
+    let lanes = bed.lease(Scope::Inbox, "w1").await;
+    let fetch = async || bed.store.fetch_inbox(inbox(&lanes)).await.unwrap();
+    bed.store.accept(vec![build::arrival("k")], Vec::new()).await.unwrap();
+    let row = fetch().await.remove(0);
+    let epoch = lanes.iter().find(|owned| owned.lane == row.lane).unwrap().epoch;
+    let problem = Problem::new("REFUSED", "no");
+    let fate = InboxFate::Dead { attempts: 1, problem, park: true };
+    let settlement = InboxSettlement { id: row.id, lane: row.lane, epoch, fate };
+    let settled = bed.store.settle_inbox(fence(Scope::Inbox, "w1"), vec![settlement]);
+    assert_eq!(settled.await.unwrap().settled, 1);
+    fill_inbox(&bed, &format!("'{}'", row.msg_key), rows).await;
+    let last = bed.raw.query_one("SELECT max(id) FROM relais_inbox", &[]).await.unwrap().get(0);
+    while bed.store.mark(&Scope::Inbox) < last {
+        assert!(fetch().await.is_empty(), "parked");
+    }
+    fill_inbox(&bed, "'other-' || n", 2_000).await;
+    assert_eq!(fetch().await.len(), 100);
+    bed.raw.batch_execute("ANALYZE relais_inbox, relais_parked_key").await.unwrap();
+    let sql = include_str!("../../src/postgres/sql/fetch_inbox.sql");
+    let types = "smallint[], bigint, bigint, text[], bigint[], bigint, text";
+    let from = bed.store.mark(&Scope::Inbox);
+    let values = format!("'{{{}}}', {from}, 1000, '{{}}', '{{}}', 33554432, ''", all_lanes());
+    Some(buffers_of(&bed, sql, types, &values).await)
+}
+
+#[tokio::test]
+async fn received_rows_behind_a_parked_key_cost_a_fetch_of_other_keys_nothing() {
+    let Some(without) = buffers_of_inbox_beside(1).await else { return };
+    let with = buffers_of_inbox_beside(MANY).await.unwrap();
+    assert!(with * 10 <= without * 12, "{with} buffers instead of {without}");
+}
+
+/// As after a failover that lost commits while the worker was idle: ids below the mark are used again, and the
+/// pool replaces its connections without an error.
+#[tokio::test]
+async fn a_new_connection_forgets_the_mark() {
+    let Some(bed) = Bed::new().await else { return };
+    let lanes = bed.lease(Scope::Inbox, "w1").await;
+    let role = bed.schema.role(Role::Runtime);
+    let sessions = format!("pg_stat_activity WHERE usename = '{role}'");
+    let again = "DELETE FROM relais_inbox;
+        INSERT INTO relais_inbox (id, message_id, source_system, topic, partition_num, offset_num, msg_key,
+                                  event_type, payload)
+        VALUES (1, 'again', 'crm', '', 0, 0, 'k', 'E', '{}')";
+    // A fetch before the pool notices the lost connection fails, and then the error resets the mark.
+    for _ in 0..10 {
+        bed.raw.batch_execute("DELETE FROM relais_inbox").await.unwrap();
+        move_the_mark_of_the_inbox(&bed, &lanes).await;
+        bed.raw.batch_execute(again).await.unwrap();
+        let found = bed.store.fetch_inbox(inbox(&lanes)).await.unwrap();
+        assert!(found.is_empty() && bed.store.mark(&Scope::Inbox) > 1, "below the mark");
+        let kill = format!("SELECT pg_terminate_backend(pid) FROM {sessions}");
+        bed.raw.batch_execute(&kill).await.unwrap();
+        while bed.count(&sessions).await > 0 {
+            tokio::task::yield_now().await;
+        }
+        if let Ok(found) = bed.store.fetch_inbox(inbox(&lanes)).await {
+            assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
+            return;
+        }
+    }
+    panic!("each fetch found a lost connection");
 }

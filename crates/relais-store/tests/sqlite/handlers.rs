@@ -1,10 +1,10 @@
 //! User code and the row's end in one commit.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use relais_core::{
     handler::{HandleOutcome, Handler, Outcome, Received},
-    lane::{Fence, LaneRelease, Scope},
+    lane::{Fence, LaneRelease, LaneRequest, Scope},
     store::Store,
 };
 use relais_store::{BlockingTransaction, sqlite::handler};
@@ -135,6 +135,47 @@ async fn check_validation(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
     assert_done(&bed);
 }
 
+const SLOW: Duration = Duration::from_millis(10);
+/// True when every lease has expired.
+const EXPIRED: &str =
+    "SELECT max(lease_until) < strftime('%Y-%m-%dT%H:%M:%fZ', 'now') FROM relais_lease";
+
+/// Runs handlers that take longer than the leases of two workers: no worker loses a lane by it.
+async fn check_leases(make: impl AsyncFn(&Bed) -> Arc<dyn Handler>) {
+    let outbox = Scope::Outbox("orders".into());
+    let request = |scope: &Scope, worker: &str| {
+        let fence = Fence { scope: scope.clone(), worker: worker.into() };
+        LaneRequest::new(fence, Duration::from_secs(3))
+    };
+    for then in ["done", "retry"] {
+        let bed = Bed::new().await;
+        let (handler, other) = (make(&bed).await, bed.second().await);
+        let work = bed.work(&format!(r#"{{"id":"o-1","then":"{then}"}}"#)).await;
+        let others = other.lease_lanes(request(&outbox, "w2")).await.unwrap();
+        let ours = bed.store.lease_lanes(request(&Scope::Inbox, "w1")).await.unwrap();
+        assert_eq!((ours.lanes.len(), others.lanes.len()), (64, 64));
+        let handled = handler.handle(work).await;
+        assert_eq!(matches!(handled, HandleOutcome::Committed), then == "done", "{handled:?}");
+        // The other worker renews its lease first, and would take what is free.
+        let taken = other.lease_lanes(request(&Scope::Inbox, "w2")).await.unwrap();
+        assert_eq!((taken.lanes, taken.term), (Vec::new(), others.term), "{then}");
+        let kept = bed.store.lease_lanes(request(&Scope::Inbox, "w1")).await.unwrap();
+        assert_eq!((kept.lanes, kept.term), (ours.lanes, ours.term), "{then}");
+    }
+}
+
+fn slow(tx: &Transaction<'_>, order: Received<Order>) -> Result<Outcome, rusqlite::Error> {
+    while !tx.query_row(EXPIRED, (), |row| row.get::<_, bool>(0))? {
+        std::thread::sleep(SLOW);
+    }
+    on_order(tx, order)
+}
+
+#[tokio::test]
+async fn a_rusqlite_handler_that_is_slower_than_a_lease_costs_no_worker_its_lanes() {
+    check_leases(async |bed: &Bed| handler(&bed.store, slow)).await;
+}
+
 #[tokio::test]
 async fn a_rusqlite_handler_is_validated_without_a_trace() {
     check_validation(async |bed: &Bed| handler(&bed.store, on_order)).await;
@@ -191,7 +232,10 @@ mod with_sqlx {
         sqlite::{SqliteConnectOptions, SqlitePoolOptions},
     };
 
-    use super::{Bed, Order, check_ends, check_refusals, check_validation, message};
+    use super::{
+        Bed, EXPIRED, Order, SLOW, check_ends, check_leases, check_refusals, check_validation,
+        message,
+    };
 
     pub(crate) async fn pool(bed: &Bed) -> SqlitePool {
         let options = SqliteConnectOptions::new().filename(bed.path());
@@ -215,6 +259,21 @@ mod with_sqlx {
             }
             _ => Outcome::Done,
         })
+    }
+
+    async fn slow(
+        tx: &mut SqliteConnection,
+        order: Received<Order>,
+    ) -> Result<Outcome, sqlx::Error> {
+        while !sqlx::query_scalar::<_, bool>(EXPIRED).fetch_one(&mut *tx).await? {
+            tokio::time::sleep(SLOW).await;
+        }
+        on_order(tx, order).await
+    }
+
+    #[tokio::test]
+    async fn a_sqlx_handler_that_is_slower_than_a_lease_costs_no_worker_its_lanes() {
+        check_leases(async |bed: &Bed| sqlx_handler(pool(bed).await, slow)).await;
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use relais_core::{
     dead_letter::{DeadLetterStore, DecisionAction, DecisionResult, OperatorDecision, Resolution},
     delivery::Problem,
+    inbox::{InboxFate, InboxSettlement},
     inspect::InspectExt,
     lane::{Fence, OwnedLane, Scope},
     outbox::{OutboxFate, OutboxRow, OutboxSettlement},
@@ -14,7 +15,7 @@ use relais_core::{
 use rusqlite::StatementStatus;
 use uuid::Uuid;
 
-use crate::bed::{Bed, DESTINATION, message};
+use crate::bed::{Bed, DESTINATION, message, received};
 
 fn scope() -> Scope {
     Scope::Outbox(DESTINATION.into())
@@ -297,4 +298,88 @@ async fn rows_that_wait_cost_a_fetch_of_other_keys_nothing() {
             (steps_beside(destination, 0).await, steps_beside(destination, 50_000).await);
         assert!(with * 10 <= without * 12, "{destination}: {with} steps instead of {without}");
     }
+}
+
+/// An outage leaves the called rows in backoff and the remaining rows unchanged.
+#[tokio::test]
+async fn rows_that_wait_for_an_unavailable_destination_cost_its_own_fetch_nothing() {
+    let mut taken = Vec::new();
+    for rows in [0, 50_000] {
+        let bed = Bed::new().await;
+        let lanes = bed.lease(scope(), "w1").await;
+        fill(&bed, DESTINATION, "'called-' || i", 50);
+        let fetch = Fetch::new(scope(), lanes.clone(), 100);
+        let called = bed.store.fetch_outbox(fetch).await.unwrap();
+        assert_eq!(called.len(), 50);
+        let problem = Problem::new("REFUSED", "no connection");
+        let pause = Duration::from_secs(3_600);
+        let wait = OutboxFate::Wait { pause, problem, lost_workers: 0 };
+        settle(&bed, &lanes, &called, &wait).await;
+        fill(&bed, DESTINATION, "'called-' || i", 50);
+        fill(&bed, DESTINATION, "'other-' || i", 2_000);
+        fill(&bed, DESTINATION, "'waits-' || i", rows);
+        assert_eq!(bed.fetch(&lanes, 100).await.len(), 100);
+        assert_eq!(waiting(&bed), 100, "those that were called, and those behind them");
+        taken.push(steps(&bed) + steps_of_due(&bed));
+    }
+    let [without, with] = taken[..] else { unreachable!() };
+    assert!(with * 10 <= without * 12, "{with} steps instead of {without}");
+}
+
+/// Steps of SQLite that the search for due rows takes; there are none.
+fn steps_of_due(bed: &Bed) -> i32 {
+    let db = bed.raw();
+    let mut due = db.prepare(include_str!("../../src/sqlite/sql/fetch_due.sql")).unwrap();
+    assert_eq!(due.query_map((DESTINATION, false), |_| Ok(())).unwrap().count(), 0);
+    due.get_status(StatementStatus::VmStep)
+}
+
+/// Received rows of keys, made by the database.
+fn fill_inbox(bed: &Bed, key: &str, rows: usize) {
+    let insert = format!(
+        "INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, msg_key,
+                                   event_type, payload)
+         WITH RECURSIVE n (i) AS (SELECT 1 WHERE {rows} > 0
+                                  UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
+         SELECT {key} || '-' || i, 'crm', '', 0, 0, {key}, 'E', '{{}}' FROM n"
+    );
+    bed.raw().execute_batch(&insert).unwrap();
+}
+
+/// Steps of SQLite that a fetch of the inbox takes beside this number of rows of a parked key.
+async fn steps_of_inbox_beside(rows: usize) -> i32 {
+    let bed = Bed::new().await;
+    let lanes = bed.lease(Scope::Inbox, "w1").await;
+    let fetch = async || {
+        let fetch = Fetch::new(Scope::Inbox, lanes.clone(), 100);
+        bed.store.fetch_inbox(fetch).await.unwrap()
+    };
+    bed.store.accept(vec![received("k", "{}")], Vec::new()).await.unwrap();
+    let row = fetch().await.remove(0);
+    let epoch = lanes.iter().find(|owned| owned.lane == row.lane).unwrap().epoch;
+    let problem = Problem::new("REFUSED", "no");
+    let fate = InboxFate::Dead { attempts: 1, problem, park: true };
+    let settlement = InboxSettlement { id: row.id, lane: row.lane, epoch, fate };
+    let fence = Fence { scope: Scope::Inbox, worker: "w1".into() };
+    assert_eq!(bed.store.settle_inbox(fence, vec![settlement]).await.unwrap().settled, 1);
+    fill_inbox(&bed, "'k'", rows);
+    let last = bed.count("relais_inbox");
+    // A fetch notices the first parked key of its inbox within a second.
+    while bed.store.mark(&Scope::Inbox) < last {
+        assert!(fetch().await.is_empty(), "parked");
+    }
+    fill_inbox(&bed, "'other-' || i", 2_000);
+    assert_eq!(fetch().await.len(), 100);
+    let db = bed.raw();
+    let mut walk = db.prepare(include_str!("../../src/sqlite/sql/fetch_inbox.sql")).unwrap();
+    let from = bed.store.mark(&Scope::Inbox);
+    let values = (-1, 100, "[]", "[]", "", 33_554_432, from);
+    assert_eq!(walk.query_map(values, |_| Ok(())).unwrap().count(), 100);
+    walk.get_status(StatementStatus::VmStep)
+}
+
+#[tokio::test]
+async fn received_rows_behind_a_parked_key_cost_a_fetch_of_other_keys_nothing() {
+    let (without, with) = (steps_of_inbox_beside(1).await, steps_of_inbox_beside(50_000).await);
+    assert!(with * 10 <= without * 12, "{with} steps instead of {without}");
 }
