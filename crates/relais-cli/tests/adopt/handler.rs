@@ -7,6 +7,7 @@ on_both_databases!(
     a_row_is_processed_once_its_handler_is_done,
     a_row_shows_the_failure_of_its_handler_and_a_reset_calls_it_again,
     a_handled_row_that_is_reset_is_handled_again,
+    a_row_in_backoff_shows_its_attempts_and_time_and_is_handled_at_once_without_them,
     a_changed_payload_is_handled_while_its_handler_has_the_old_one,
     a_duplicate_gets_the_result_of_the_handler,
     a_row_that_two_handlers_share_is_refused,
@@ -95,6 +96,25 @@ fn a_handled_row_that_is_reset_is_handled_again(on: Backend) {
     row_is(&shop, "PROCESSED");
     shop.wait("SELECT count(*) FROM relais_adopted_change", "0");
     assert_eq!(shop.one("SELECT count(*) FROM relais_inbox"), "2", "the row and its copy");
+    running.stop();
+}
+
+fn a_row_in_backoff_shows_its_attempts_and_time_and_is_handled_at_once_without_them(on: Backend) {
+    let Some(shop) = shop(on) else { return };
+    let slow = handler(&shop, "billing").replace("10ms", "1h").replace("20ms", "1h");
+    shop.write(&format!("{ADOPT}{slow}"));
+    // An empty answer is invalid: a counted attempt.
+    shop.target.answers(200);
+    let running = shop.run();
+    receive(&shop, "m-1", "[1]");
+    let state = "SELECT concat_ws(' ', status, attempts, \
+                 CASE WHEN next_attempt_at IS NOT NULL THEN 'later' END) FROM inbox_min";
+    shop.wait(state, "RETRY 1 later");
+    shop.target.answers(204);
+    shop.sql("UPDATE inbox_min SET next_attempt_at = NULL");
+    shop.wait(state, "PROCESSED 1");
+    let bodies: Vec<String> = (0..2).map(|_| shop.target.next().body).collect();
+    assert_eq!(bodies, ["[1]", "[1]"]);
     running.stop();
 }
 

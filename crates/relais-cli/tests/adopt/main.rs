@@ -8,14 +8,21 @@
 mod database;
 
 mod backlog;
+#[cfg(feature = "kafka")]
+#[allow(dead_code)]
+#[path = "../support/broker.rs"]
+mod broker;
 mod changes;
 mod crash;
 mod every_preset;
 mod handler;
 mod inbox;
+#[cfg(feature = "kafka")]
+mod kafka;
 #[allow(dead_code)]
 #[path = "../support/node.rs"]
 mod node;
+mod odd_values;
 mod outside;
 mod presets;
 mod products;

@@ -2,6 +2,8 @@
 
 use super::*;
 
+on_both_databases!(an_installation_adds_no_trigger_to_the_tables_of_relais,);
+
 /// Claims the only message, and settles it with a call of a function that has its id and fence as first parameters.
 fn settle(shop: &Shop, function: &str, more: &str) {
     let claim = "SELECT id || ', ' || fence FROM relais_sweep_batch('theirs', 1, 'publisher')";
@@ -59,4 +61,29 @@ fn a_function_that_was_altered_or_granted_shows_in_the_check_until_it_is_install
         assert_eq!(shop.site.relais(&["adopt", "install"]).code, 0, "{change}");
     }
     assert_said(&shop.site.relais(&["adopt", "check"]), 0, &["ok"]);
+}
+
+/// Results are written back by the engine: only the table of the application has triggers of an adoption.
+fn an_installation_adds_no_trigger_to_the_tables_of_relais(on: Backend) {
+    let existing = adopt("outbox", "order-service", "existing = true");
+    let Some(shop) = Shop::new(on, ORDER_SERVICE, &existing) else { return };
+    let triggers = match on {
+        Backend::Postgres => {
+            "SELECT c.relname::text || ' ' || t.tgname::text FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid \
+             WHERE NOT t.tgisinternal AND c.relnamespace = current_schema()::regnamespace ORDER BY 1"
+        }
+        Backend::Sqlite => {
+            "SELECT tbl_name || ' ' || name FROM sqlite_schema WHERE type = 'trigger' ORDER BY 1"
+        }
+    };
+    let of_relais = || {
+        let (own, others): (Vec<String>, Vec<String>) =
+            shop.sql(triggers).into_iter().partition(|name| name.starts_with("outbox "));
+        (own.len(), others)
+    };
+    assert_eq!(shop.site.relais(&["migrate"]).code, 0);
+    let (installed, with) = of_relais();
+    assert!(installed >= 2, "copy and reset: {installed}");
+    assert_eq!(shop.site.relais(&["adopt", "remove", "outbox", "--yes"]).code, 0);
+    assert_eq!(of_relais(), (0, with));
 }

@@ -14,6 +14,13 @@ use super::{
 
 /// The destination of a row whose column names none: it waits there and is shown.
 const NO_DESTINATION: &str = "(none)";
+/// Most characters of a destination that a copy keeps: an index of PostgreSQL takes no more. No destination of a
+/// configuration has so many.
+const DESTINATION_MAX: i32 = 500;
+/// Most characters of a message id or source that are kept as they are; `relais_core::text::MESSAGE_ID_MAX`.
+const NAME_MAX: i32 = 200;
+/// Stands for [`INBOX_SEPARATOR`] in the name of a source: a row must not get into another inbox by its name.
+const NO_SEPARATOR: &str = "..";
 
 /// The SQL of a database, where databases differ.
 pub(crate) trait AdoptSql {
@@ -37,6 +44,8 @@ pub(crate) trait AdoptSql {
     /// Returns a time of relais for a column.
     fn time(column: &FoundColumn, value: &str) -> String;
     fn cut(value: &str, chars_max: i32) -> String;
+    /// Returns a name of a message, or its hash if it is too long for an index: as `relais_core::text::identity`.
+    fn identity(value: &str, chars_max: i32) -> String;
     /// Returns a text as a value of the column.
     fn of_type(column: &FoundColumn, value: &str) -> String;
     fn differ(one: &str, other: &str) -> String;
@@ -102,6 +111,8 @@ impl<'a, D: AdoptSql> Terms<'a, D> {
             AdoptDestination::Name(name) | AdoptDestination::Inbox(name) => D::literal(name),
             AdoptDestination::Column(column) => {
                 let value = D::text(&format!("{row}.{}", identifier(column)));
+                let is_short = has_at_most(self.table.column(column), DESTINATION_MAX);
+                let value = if is_short { value } else { D::cut(&value, DESTINATION_MAX) };
                 format!("coalesce(nullif({value}, ''), {})", D::literal(NO_DESTINATION))
             }
         };
@@ -133,12 +144,23 @@ impl<'a, D: AdoptSql> Terms<'a, D> {
         let raw = text("raw_payload").unwrap_or_else(null);
         let is_raw = format!("{payload} IS NULL AND {raw} IS NOT NULL");
         let only_raw = |value: &str| format!("CASE WHEN {is_raw} THEN {value} END");
-        let source = or(some("source"), &plain);
+        let named = |meaning| {
+            let is_short = has_at_most(self.found(meaning), NAME_MAX);
+            some(meaning).map(|value| if is_short { value } else { D::identity(&value, NAME_MAX) })
+        };
+        let source = named("source").map(|value| {
+            format!(
+                "replace({value}, {}, {})",
+                D::literal(INBOX_SEPARATOR),
+                D::literal(NO_SEPARATOR)
+            )
+        });
+        let source = or(source, &plain);
         let source = match inbox {
             "" => source,
             name => format!("{} || {source}", D::literal(&format!("{name}{INBOX_SEPARATOR}"))),
         };
-        let message_id = or(some("message_id"), &key);
+        let message_id = or(named("message_id"), &key);
         let msg_key = [some("key"), some("aggregate_id")].into_iter().flatten();
         vec![
             ("source_system", source),
@@ -270,6 +292,11 @@ impl<'a, D: AdoptSql> Terms<'a, D> {
         }
         all
     }
+}
+
+/// Returns whether the texts of a column have at most so many characters.
+fn has_at_most(column: Option<&FoundColumn>, chars: i32) -> bool {
+    column.and_then(|column| column.chars_max).is_some_and(|most| most <= chars)
 }
 
 fn or(value: Option<String>, other: &str) -> String {

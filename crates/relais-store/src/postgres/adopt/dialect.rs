@@ -72,6 +72,13 @@ impl AdoptSql for PostgresDialect {
         format!("left({value}, {chars_max})")
     }
 
+    fn identity(value: &str, chars_max: i32) -> String {
+        format!(
+            "CASE WHEN length({value}) > {chars_max} \
+             THEN 'sha256:' || encode(sha256(convert_to({value}, 'UTF8')), 'hex') ELSE {value} END"
+        )
+    }
+
     fn of_type(column: &FoundColumn, value: &str) -> String {
         format!("{value}::text::{}", column.type_name)
     }

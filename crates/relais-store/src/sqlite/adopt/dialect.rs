@@ -74,6 +74,11 @@ impl AdoptSql for SqliteDialect {
         format!("substr({value}, 1, {chars_max})")
     }
 
+    /// SQLite has no hash, and its indexes take a value of any length.
+    fn identity(value: &str, _: i32) -> String {
+        value.to_owned()
+    }
+
     fn of_type(_: &FoundColumn, value: &str) -> String {
         value.to_owned()
     }
