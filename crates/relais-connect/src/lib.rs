@@ -41,6 +41,8 @@ pub mod nats;
 )]
 pub mod nats_settings;
 #[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
+mod held;
+#[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
 #[cfg_attr(
     not(feature = "rabbitmq"),
     allow(dead_code, reason = "only RabbitMQ replaces a consumer")

@@ -82,6 +82,11 @@ pub trait SourceFixture: Send + Sync {
     fn has_empty_messages(&self) -> bool {
         true
     }
+
+    /// Returns whether the source implements [`Source::read_ahead`].
+    fn reads_ahead(&self) -> bool {
+        false
+    }
 }
 
 /// A place at a server that publishers write to.
@@ -159,6 +164,7 @@ macro_rules! source_contract {
             messages_without_acknowledgement_arrive_again,
             acknowledged_messages_do_not_arrive_again,
             a_refused_batch_is_returned_again,
+            a_batch_read_ahead_follows_the_one_before,
             a_cancelled_next_loses_nothing,
             messages_of_a_key_keep_their_order,
             ids_headers_and_bodies_arrive_byte_for_byte,

@@ -18,7 +18,7 @@ use super::{
     AmqpEnvelope, WithoutId,
     value::{annotation_header, body_bytes, id_header, key_text, property_header},
 };
-use crate::cloudevent;
+use crate::{cloudevent, held::HeldMessage};
 
 /// Headers with the ordering key, in order of preference.
 const KEY_HEADERS: [&str; 3] = ["message-key", "group-id", "ce-partitionkey"];
@@ -40,6 +40,16 @@ pub(crate) struct HeldAmqpDelivery {
     pub(crate) info: DeliveryInfo,
     pub(crate) bytes: usize,
     pub(crate) message: NewInbox,
+}
+
+impl HeldMessage for HeldAmqpDelivery {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn row(&self) -> &NewInbox {
+        &self.message
+    }
 }
 
 impl AmqpDeliveryFormat {

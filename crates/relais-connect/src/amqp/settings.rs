@@ -23,7 +23,8 @@ use crate::{
 const ADDRESS_BYTES_MAX: usize = 2_048;
 /// The most messages that a broker may send ahead.
 const PREFETCH_MAX: u32 = 65_535;
-pub(crate) const PREFETCH_DEFAULT: u32 = 1_000;
+/// Two batches: one that is being stored, and the next one.
+pub(crate) const PREFETCH_DEFAULT: u32 = 2_000;
 pub(crate) const PREFETCH_BYTES_DEFAULT: usize = 64 << 20;
 
 settings! {

@@ -6,7 +6,6 @@
 //! was not settled, and the inbox recognises duplicates.
 
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{
         Arc,
@@ -33,7 +32,8 @@ use super::{
 };
 use crate::{
     amqp_settings::{PREFETCH_BYTES_DEFAULT, PREFETCH_DEFAULT},
-    prefetch::{BATCH_BYTES_MAX, PrefetchLimit, batch_length},
+    held::HeldMessages,
+    prefetch::PrefetchLimit,
 };
 
 /// The settings of an [`AmqpSource`]. Start from [`AmqpSourceSettings::new`].
@@ -117,10 +117,8 @@ pub struct AmqpSource {
     /// The task that opens the link; a cancelled call of `next` leaves it running.
     opening: Option<JoinHandle<Result<ReceivingLink, AmqpFailure>>>,
     link: Option<ReceivingLink>,
-    /// Received and not settled, in order.
-    held: VecDeque<HeldAmqpDelivery>,
-    /// The number of them that were returned as the last batch.
-    handed: usize,
+    /// Received and not settled.
+    held: HeldMessages<HeldAmqpDelivery>,
 }
 
 impl AmqpSource {
@@ -165,8 +163,7 @@ impl AmqpSource {
             state: Arc::default(),
             opening: None,
             link: None,
-            held: VecDeque::new(),
-            handed: 0,
+            held: HeldMessages::default(),
         })
     }
 
@@ -222,10 +219,9 @@ impl AmqpSource {
     /// Moves what has arrived to `held`, without waiting for more, except for the first delivery. A
     /// session without messages ends with nothing in `held`.
     async fn collect(&mut self, max: usize) -> Result<(), AmqpFailure> {
-        while self.held.len() < max && self.held_bytes() < BATCH_BYTES_MAX {
-            let ahead = usize::from(self.prefetch.messages()).saturating_sub(self.held.len());
+        while self.held.has_room(max) {
+            self.give_credit().await?;
             let Some(link) = &mut self.link else { return Ok(()) };
-            link.allow(u32::try_from(ahead).unwrap_or(u32::MAX)).await?;
             let delivery = if self.held.is_empty() {
                 // Cancelled here, the delivery stays in the link.
                 match self.plan.session_idle {
@@ -246,14 +242,37 @@ impl AmqpSource {
         Ok(())
     }
 
+    /// Waits for a delivery after those that are being stored, and moves what has arrived to `held`. Gives no
+    /// credit: cancelled at that, the link would count credit that the broker does not know.
+    async fn collect_ahead(&mut self, max: usize) -> Result<(), AmqpFailure> {
+        while self.held.has_room(max) {
+            let Some(link) = &mut self.link else { return Ok(()) };
+            let delivery = match self.held.has_fresh() {
+                // Cancelled here, the delivery stays in the link.
+                false => link.next().await?,
+                true => match link.arrived().await? {
+                    Some(delivery) => delivery,
+                    None => return Ok(()),
+                },
+            };
+            self.hold(delivery);
+        }
+        Ok(())
+    }
+
+    /// Lets the broker send as many messages as fit beside those that are held.
+    async fn give_credit(&mut self) -> Result<(), AmqpFailure> {
+        let ahead = usize::from(self.prefetch.messages()).saturating_sub(self.held.len());
+        match &mut self.link {
+            Some(link) => link.allow(u32::try_from(ahead).unwrap_or(u32::MAX)).await,
+            None => Ok(()),
+        }
+    }
+
     fn hold(&mut self, delivery: Delivery<Body<Value>>) {
         let held = self.format.held(delivery);
         self.prefetch.note(held.bytes);
-        self.held.push_back(held);
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.held.iter().map(|held| held.bytes).sum()
+        self.held.push(held);
     }
 
     /// Ends a link that has failed.
@@ -267,7 +286,6 @@ impl AmqpSource {
     /// Forgets what the link delivered: the broker delivers it again.
     fn forget(&mut self) {
         self.held.clear();
-        self.handed = 0;
         self.state.connected.store(false, Ordering::Relaxed);
     }
 
@@ -288,7 +306,7 @@ impl Source for AmqpSource {
     async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
         let max = max.max(1);
         // Neither acknowledged nor refused: it is returned again.
-        self.handed = 0;
+        self.held.take_back();
         loop {
             self.ensure_link().await?;
             if let Err(failure) = self.collect(max).await {
@@ -300,23 +318,37 @@ impl Source for AmqpSource {
             // The next session.
             self.leave().await;
         }
-        self.handed = batch_length(self.held.iter().take(max).map(|held| held.bytes));
-        let messages = self.held.iter().take(self.handed).map(|held| held.message.clone());
-        Ok(SourceBatch { messages: messages.collect(), positions: Vec::new() })
+        Ok(self.held.next_batch(max))
     }
 
-    async fn acknowledge(&mut self, _accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
-        let settled = self.held.drain(..self.handed).map(|held| held.info).collect();
-        self.handed = 0;
-        let Some(link) = &self.link else { return Ok(()) };
-        match link.accept(settled).await {
-            Ok(()) => Ok(()),
+    async fn read_ahead(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        let wanted = u32::from(self.prefetch.messages());
+        // The batch before belongs to this link: only `next` may open another one, or end a session.
+        let is_fit = self.plan.session_idle.is_none()
+            && self.link.as_ref().is_some_and(|link| link.credit() <= wanted);
+        if !is_fit {
+            return std::future::pending().await;
+        }
+        let max = max.max(1);
+        match self.collect_ahead(max).await {
+            Ok(()) => Ok(self.held.next_batch(max)),
             Err(failure) => Err(self.lose(&failure)),
         }
     }
 
+    async fn acknowledge(&mut self, _accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
+        let settled = self.held.settle();
+        let Some(link) = self.link.as_ref().filter(|_| !settled.is_empty()) else { return Ok(()) };
+        let accepting = link.accept(settled.into_iter().map(|held| held.info).collect());
+        let settled = match accepting.await {
+            Ok(()) => self.give_credit().await,
+            Err(failure) => Err(failure),
+        };
+        settled.map_err(|failure| self.lose(&failure))
+    }
+
     async fn refuse(&mut self, _reason: String) {
-        self.handed = 0;
+        self.held.take_back();
     }
 
     async fn pause(&mut self) {

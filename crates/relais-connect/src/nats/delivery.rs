@@ -10,7 +10,7 @@ use relais_core::{
 };
 
 use super::NatsEnvelope;
-use crate::cloudevent;
+use crate::{cloudevent, held::HeldMessage};
 
 /// Headers with the ordering key, in order of preference.
 const KEY_HEADERS: [&str; 2] = ["message-key", "ce-partitionkey"];
@@ -33,6 +33,16 @@ pub(super) struct StreamMessage {
     pub(super) reply: Subject,
     pub(super) bytes: usize,
     pub(super) row: NewInbox,
+}
+
+impl HeldMessage for StreamMessage {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn row(&self) -> &NewInbox {
+        &self.row
+    }
 }
 
 impl StreamFormat {

@@ -70,6 +70,11 @@ impl MessagePull {
         Ok(Self { subject, inbox, subscriber, expected: 0, silent_since: None, ask_after: None })
     }
 
+    /// Returns whether a request is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.expected > 0
+    }
+
     /// Asks for messages, if no request is open.
     pub(super) async fn ask(
         &mut self,

@@ -35,6 +35,8 @@ pub(super) struct PullSession {
     reread: Option<StreamReread>,
     /// The next check of the consumer, if there is a recovery. It outlives a cancelled wait.
     check_at: Instant,
+    /// The most messages of all processes without acknowledgement; the server refuses to send more.
+    ack_pending_max: usize,
     connection: OpenNatsConnection,
 }
 
@@ -62,12 +64,26 @@ impl PullSession {
         let reread = losses.opened(&info).then(|| StreamReread::needed(&info)).flatten();
         let recovery = if reread.is_none() { OrderRecovery::needed(&info, now) } else { None };
         let (plan, check_at) = (plan.clone(), now + RECOVERY_PAUSE);
-        Ok(Self { plan, pull, keep_alive, recovery, reread, check_at, connection })
+        // Zero and below is without a limit.
+        let ack_pending_max =
+            usize::try_from(info.config.max_ack_pending).ok().filter(|&max| max > 0);
+        let ack_pending_max = ack_pending_max.unwrap_or(usize::MAX);
+        Ok(Self { plan, pull, keep_alive, recovery, reread, check_at, ack_pending_max, connection })
     }
 
     /// Returns whether messages are read from the stream. Then none is asked for.
     pub(super) fn is_rereading(&self) -> bool {
         self.reread.is_some()
+    }
+
+    /// Returns whether each message that arrives can be returned at once.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.reread.is_none() && self.recovery.is_none()
+    }
+
+    /// Returns whether the server may still send messages.
+    pub(super) fn is_asking(&self) -> bool {
+        self.pull.is_open()
     }
 
     /// Reads the next open message from the stream, and counts one that the client library would have
@@ -135,8 +151,9 @@ impl PullSession {
         Ok(PullEvent::Alive)
     }
 
-    /// Asks for more messages, if there is space for them and no request is open.
-    pub(super) async fn ask(&mut self, space: usize) -> Result<(), NatsFailure> {
+    /// Asks for more messages, so that at most `max` are held, if no request is open.
+    pub(super) async fn ask(&mut self, max: usize, held: usize) -> Result<(), NatsFailure> {
+        let space = max.min(self.ack_pending_max).saturating_sub(held);
         let batch = match &self.recovery {
             // At least one: what fills the memory waits for the missing messages.
             Some(recovery) => {

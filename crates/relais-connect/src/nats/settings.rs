@@ -25,7 +25,8 @@ pub(crate) const SUBJECT_BYTES_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 255;
 /// The most messages that one process may hold without acknowledgement.
 const PREFETCH_MAX: u32 = 65_535;
-pub(crate) const PREFETCH_DEFAULT: u32 = 1_000;
+/// Two batches: one that is being stored, and the next one.
+pub(crate) const PREFETCH_DEFAULT: u32 = 2_000;
 pub(crate) const PREFETCH_BYTES_DEFAULT: usize = 64 << 20;
 pub(crate) const ACK_WAIT_DEFAULT: Duration = Duration::from_secs(30);
 const ACK_WAIT_MIN: Duration = Duration::from_secs(1);

@@ -6,7 +6,6 @@
 //! repeated failures at one position they are read from the stream instead. See `reread`.
 
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{
         Arc,
@@ -32,10 +31,11 @@ use super::{
     session::PullSession,
 };
 use crate::{
+    held::HeldMessages,
     nats_settings::{
         ACK_WAIT_DEFAULT, MAX_ACK_PENDING_DEFAULT, PREFETCH_BYTES_DEFAULT, PREFETCH_DEFAULT,
     },
-    prefetch::{PrefetchLimit, batch_length},
+    prefetch::PrefetchLimit,
 };
 
 /// Status messages that may be in an inbox besides the messages.
@@ -155,10 +155,8 @@ pub struct NatsSource {
     state: Arc<NatsSourceState>,
     session: Option<PullSession>,
     losses: LossCount,
-    /// Received and not acknowledged, in order.
-    held: VecDeque<StreamMessage>,
-    /// The number of them that were returned as the last batch.
-    handed: usize,
+    /// Received and not acknowledged.
+    held: HeldMessages<StreamMessage>,
 }
 
 impl NatsSource {
@@ -190,8 +188,7 @@ impl NatsSource {
             state: Arc::default(),
             session: None,
             losses: LossCount::default(),
-            held: VecDeque::new(),
-            handed: 0,
+            held: HeldMessages::default(),
         })
     }
 
@@ -228,14 +225,55 @@ impl NatsSource {
         if self.reread(max).await? {
             return Ok(());
         }
-        let Some(session) = &mut self.session else { return Ok(()) };
-        while let Some(event) = session.arrived() {
-            let message = message_of(event, &self.format, &mut self.prefetch)?;
-            self.held.extend(message.and_then(|message| session.receive(message)));
+        self.receive()?;
+        self.ask().await
+    }
+
+    /// Takes what has arrived, without waiting.
+    fn receive(&mut self) -> Result<(), NatsFailure> {
+        while let Some(event) = self.session.as_mut().and_then(PullSession::arrived) {
+            self.hold(event)?;
         }
-        self.held.extend(session.released());
+        let released = self.session.as_mut().map(PullSession::released).unwrap_or_default();
+        released.into_iter().for_each(|message| self.held.push(message));
+        Ok(())
+    }
+
+    /// Keeps the message of an event, unless it is here already or must wait for older ones.
+    fn hold(&mut self, event: PullEvent) -> Result<(), NatsFailure> {
+        let message = match event {
+            PullEvent::Message(message) => self.format.read(*message),
+            PullEvent::Alive | PullEvent::Ended | PullEvent::Refused => None,
+            PullEvent::Failed(failure) => return Err(failure),
+        };
+        let (Some(message), Some(session)) = (message, &mut self.session) else { return Ok(()) };
+        self.prefetch.note(message.bytes);
+        session.receive(message).into_iter().for_each(|message| self.held.push(message));
+        Ok(())
+    }
+
+    /// Waits for a message after those that are being stored. Asks for none: cancelled at that, the request would
+    /// count as open.
+    async fn receive_ahead(&mut self) -> Result<(), NatsFailure> {
+        loop {
+            self.receive()?;
+            if self.held.has_fresh() {
+                return Ok(());
+            }
+            if !self.session.as_ref().is_some_and(PullSession::is_asking) {
+                return std::future::pending().await;
+            }
+            self.wait().await?;
+        }
+    }
+
+    /// Asks for as many messages as fit beside those that are held.
+    async fn ask(&mut self) -> Result<(), NatsFailure> {
         let limit = usize::from(self.prefetch.messages());
-        session.ask(limit.saturating_sub(self.held.len())).await
+        match &mut self.session {
+            Some(session) => session.ask(limit, self.held.len()).await,
+            None => Ok(()),
+        }
     }
 
     /// Reads open messages from the stream, if the session began with that. Returns whether there are
@@ -249,7 +287,7 @@ impl NatsSource {
                 break;
             };
             self.prefetch.note(message.bytes);
-            self.held.push_back(message);
+            self.held.push(message);
         }
         if self.held.is_empty() {
             session.end_reread().await?;
@@ -261,9 +299,7 @@ impl NatsSource {
     async fn wait(&mut self) -> Result<(), NatsFailure> {
         let Some(session) = &mut self.session else { return Ok(()) };
         let event = session.wait().await?;
-        let message = message_of(event, &self.format, &mut self.prefetch)?;
-        self.held.extend(message.and_then(|message| session.receive(message)));
-        Ok(())
+        self.hold(event)
     }
 
     /// Ends a session that has failed.
@@ -279,13 +315,12 @@ impl NatsSource {
     /// Forgets what was received: the server delivers it again.
     fn forget(&mut self) {
         self.held.clear();
-        self.handed = 0;
         self.state.connected.store(false, Ordering::Relaxed);
     }
 
     /// Disconnects. What was not acknowledged goes back to the consumer.
     async fn leave(&mut self) {
-        let held = std::mem::take(&mut self.held);
+        let held = self.held.take();
         self.forget();
         if let Some(session) = self.session.take() {
             session.leave(held).await;
@@ -298,7 +333,7 @@ impl Source for NatsSource {
     async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
         let max = max.max(1);
         // Neither acknowledged nor refused: it is returned again.
-        self.handed = 0;
+        self.held.take_back();
         self.ensure_session().await?;
         loop {
             if let Err(failure) = self.collect(max).await {
@@ -311,23 +346,36 @@ impl Source for NatsSource {
                 return Err(self.lose(&failure));
             }
         }
-        self.handed = batch_length(self.held.iter().take(max).map(|held| held.bytes));
-        let messages = self.held.iter().take(self.handed).map(|held| held.row.clone());
-        Ok(SourceBatch { messages: messages.collect(), positions: Vec::new() })
+        Ok(self.held.next_batch(max))
+    }
+
+    async fn read_ahead(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        // The batch before belongs to this session: only `next` may open another one. It also decides about
+        // messages that wait for older ones.
+        if !self.session.as_ref().is_some_and(PullSession::is_in_order) {
+            return std::future::pending().await;
+        }
+        if let Err(failure) = self.receive_ahead().await {
+            return Err(self.lose(&failure));
+        }
+        Ok(self.held.next_batch(max.max(1)))
     }
 
     async fn acknowledge(&mut self, _accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
-        let settled: Vec<StreamMessage> = self.held.drain(..self.handed).collect();
-        self.handed = 0;
-        let Some(session) = &self.session else { return Ok(()) };
-        match session.acknowledge(&settled).await {
-            Ok(()) => Ok(()),
-            Err(failure) => Err(self.lose(&failure)),
+        let settled = self.held.settle();
+        let Some(session) = self.session.as_ref().filter(|_| !settled.is_empty()) else {
+            return Ok(());
+        };
+        let (mut acknowledged, is_in_order) =
+            (session.acknowledge(&settled).await, session.is_in_order());
+        if acknowledged.is_ok() && is_in_order {
+            acknowledged = self.ask().await;
         }
+        acknowledged.map_err(|failure| self.lose(&failure))
     }
 
     async fn refuse(&mut self, _reason: String) {
-        self.handed = 0;
+        self.held.take_back();
     }
 
     async fn pause(&mut self) {
@@ -342,22 +390,5 @@ impl Source for NatsSource {
 impl fmt::Debug for NatsSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("NatsSource").field(&self.name).finish()
-    }
-}
-
-/// Returns the message of an event, if it has one.
-fn message_of(
-    event: PullEvent,
-    format: &StreamFormat,
-    prefetch: &mut PrefetchLimit,
-) -> Result<Option<StreamMessage>, NatsFailure> {
-    match event {
-        PullEvent::Message(message) => {
-            let message = format.read(*message);
-            message.iter().for_each(|message| prefetch.note(message.bytes));
-            Ok(message)
-        }
-        PullEvent::Alive | PullEvent::Ended | PullEvent::Refused => Ok(None),
-        PullEvent::Failed(failure) => Err(failure),
     }
 }

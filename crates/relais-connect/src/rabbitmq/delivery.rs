@@ -16,7 +16,7 @@ use relais_core::{
 use uuid::Uuid;
 
 use super::{RabbitEnvelope, WithoutId, envelope};
-use crate::cloudevent;
+use crate::{cloudevent, held::HeldMessage};
 
 /// Headers with the ordering key, in order of preference.
 const KEY_HEADERS: [&str; 2] = ["message-key", "ce-partitionkey"];
@@ -41,6 +41,16 @@ pub(super) struct HeldDelivery {
     pub(super) tag: u64,
     pub(super) bytes: usize,
     pub(super) message: NewInbox,
+}
+
+impl HeldMessage for HeldDelivery {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn row(&self) -> &NewInbox {
+        &self.message
+    }
 }
 
 impl DeliveryFormat {

@@ -21,7 +21,8 @@ use crate::{template::RoutingTemplate, tls_files::check_tls_files};
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// The most messages that a consumer may hold without acknowledgement: the field has 16 bits.
 const PREFETCH_MAX: u32 = 65_535;
-pub(crate) const PREFETCH_DEFAULT: u32 = 1_000;
+/// Two batches: one that is being stored, and the next one.
+pub(crate) const PREFETCH_DEFAULT: u32 = 2_000;
 pub(crate) const PREFETCH_BYTES_DEFAULT: usize = 64 << 20;
 
 settings! {

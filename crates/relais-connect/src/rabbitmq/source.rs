@@ -6,7 +6,6 @@
 //! failure the broker delivers again what was not acknowledged, and the inbox recognises duplicates.
 
 use std::{
-    collections::VecDeque,
     fmt,
     future::poll_fn,
     pin::Pin,
@@ -37,7 +36,8 @@ use super::{
     delivery::{DeliveryFormat, HeldDelivery},
 };
 use crate::{
-    prefetch::{BATCH_BYTES_MAX, PrefetchLimit, batch_length},
+    held::HeldMessages,
+    prefetch::PrefetchLimit,
     rabbitmq_settings::{PREFETCH_BYTES_DEFAULT, PREFETCH_DEFAULT},
 };
 
@@ -117,10 +117,8 @@ pub struct RabbitSource {
     prefetch: PrefetchLimit,
     state: Arc<RabbitSourceState>,
     session: Option<ConsumerSession>,
-    /// Received and not acknowledged, in order.
-    held: VecDeque<HeldDelivery>,
-    /// The number of them that were returned as the last batch.
-    handed: usize,
+    /// Received and not acknowledged.
+    held: HeldMessages<HeldDelivery>,
 }
 
 struct ConsumerSession {
@@ -160,8 +158,7 @@ impl RabbitSource {
             prefetch: PrefetchLimit::new(prefetch, prefetch_bytes),
             state: Arc::default(),
             session: None,
-            held: VecDeque::new(),
-            handed: 0,
+            held: HeldMessages::default(),
         })
     }
 
@@ -237,9 +234,29 @@ impl RabbitSource {
             .then_some(session.connection)
     }
 
+    /// Returns the next batch of the consumer; waits until there is one. Cancelled, it loses nothing.
+    async fn next_batch(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        let max = max.max(1);
+        loop {
+            if let Some(end) = self.collect(max).await {
+                return Err(self.lose(end.as_ref()));
+            }
+            if self.held.has_fresh() {
+                return Ok(self.held.next_batch(max));
+            }
+            let Some(session) = &mut self.session else { return Err(SourceError::Closed) };
+            // Cancelled here, the delivery stays in the consumer.
+            match next_of(&mut session.consumer).await {
+                Some(Ok(delivery)) => self.hold(delivery),
+                Some(Err(error)) => return Err(self.lose(Some(&error))),
+                None => return Err(self.lose(None)),
+            }
+        }
+    }
+
     /// Moves what has arrived to `held`, without waiting. Returns the end of the consumer, if any.
     async fn collect(&mut self, max: usize) -> Option<Option<lapin::Error>> {
-        while self.held.len() < max && self.held_bytes() < BATCH_BYTES_MAX {
+        while self.held.has_room(max) {
             let consumer = &mut self.session.as_mut()?.consumer;
             let arrived = poll_fn(|cx| match Pin::new(&mut *consumer).poll_next(cx) {
                 Poll::Ready(item) => Poll::Ready(Some(item)),
@@ -257,11 +274,7 @@ impl RabbitSource {
     fn hold(&mut self, delivery: lapin::message::Delivery) {
         let held = self.format.held(delivery);
         self.prefetch.note(held.bytes);
-        self.held.push_back(held);
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.held.iter().map(|held| held.bytes).sum()
+        self.held.push(held);
     }
 
     /// Ends a consumer that has failed.
@@ -278,7 +291,6 @@ impl RabbitSource {
     /// Forgets what the consumer delivered: the broker delivers it again.
     fn forget(&mut self) {
         self.held.clear();
-        self.handed = 0;
         self.state.connected.store(false, Ordering::Relaxed);
     }
 
@@ -294,33 +306,23 @@ impl RabbitSource {
 #[async_trait]
 impl Source for RabbitSource {
     async fn next(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
-        let max = max.max(1);
         // Neither acknowledged nor refused: it is returned again.
-        self.handed = 0;
+        self.held.take_back();
         self.ensure_session().await?;
-        loop {
-            if let Some(end) = self.collect(max).await {
-                return Err(self.lose(end.as_ref()));
-            }
-            if !self.held.is_empty() {
-                break;
-            }
-            let Some(session) = &mut self.session else { return Err(SourceError::Closed) };
-            // Cancelled here, the delivery stays in the consumer.
-            match next_of(&mut session.consumer).await {
-                Some(Ok(delivery)) => self.hold(delivery),
-                Some(Err(error)) => return Err(self.lose(Some(&error))),
-                None => return Err(self.lose(None)),
-            }
+        self.next_batch(max).await
+    }
+
+    async fn read_ahead(&mut self, max: usize) -> Result<SourceBatch, SourceError> {
+        // The batch before belongs to this consumer: only `next` may open another one.
+        let is_fit = |session: &ConsumerSession| !self.prefetch.is_outgrown(session.prefetch);
+        if !self.session.as_ref().is_some_and(is_fit) {
+            return std::future::pending().await;
         }
-        self.handed = batch_length(self.held.iter().take(max).map(|held| held.bytes));
-        let messages = self.held.iter().take(self.handed).map(|held| held.message.clone());
-        Ok(SourceBatch { messages: messages.collect(), positions: Vec::new() })
+        self.next_batch(max).await
     }
 
     async fn acknowledge(&mut self, _accepted: Vec<AcceptOutcome>) -> Result<(), SourceError> {
-        let settled: Vec<HeldDelivery> = self.held.drain(..self.handed).collect();
-        self.handed = 0;
+        let settled = self.held.settle();
         let (Some(last), Some(session)) = (settled.last(), &self.session) else { return Ok(()) };
         let all_before = BasicAckOptions { multiple: true };
         match session.channel.basic_ack(last.tag, all_before).await {
@@ -330,7 +332,7 @@ impl Source for RabbitSource {
     }
 
     async fn refuse(&mut self, _reason: String) {
-        self.handed = 0;
+        self.held.take_back();
     }
 
     async fn pause(&mut self) {

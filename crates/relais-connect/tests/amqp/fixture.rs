@@ -227,6 +227,10 @@ impl SourceFixture for World {
         Box::new(AmqpSource::new(self.origin()).unwrap())
     }
 
+    fn reads_ahead(&self) -> bool {
+        true
+    }
+
     async fn send(&self, messages: &[WireMessage]) {
         self.send_raw(&self.name, messages.iter().map(sent).collect()).await;
     }

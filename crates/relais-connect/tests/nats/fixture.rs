@@ -240,6 +240,10 @@ impl SourceFixture for World {
         Box::new(NatsSource::new(self.origin()).unwrap())
     }
 
+    fn reads_ahead(&self) -> bool {
+        true
+    }
+
     async fn send(&self, messages: &[WireMessage]) {
         for message in messages {
             if message.headers.iter().any(|(_, value)| str::from_utf8(value).is_err()) {

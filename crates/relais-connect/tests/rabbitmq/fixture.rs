@@ -142,6 +142,10 @@ impl SourceFixture for World {
         Box::new(RabbitSource::new(self.origin()).unwrap())
     }
 
+    fn reads_ahead(&self) -> bool {
+        true
+    }
+
     async fn send(&self, messages: &[WireMessage]) {
         for message in messages {
             let mut table = FieldTable::default();

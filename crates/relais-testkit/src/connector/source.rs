@@ -30,9 +30,14 @@ fn numbered(count: usize) -> Vec<WireMessage> {
 
 /// Asks as an ingest worker does: an unavailable source is asked again.
 async fn next(source: &mut dyn Source) -> SourceBatch {
+    first_of(source, BATCH).await
+}
+
+/// Asks for at most `max` messages.
+async fn first_of(source: &mut dyn Source, max: usize) -> SourceBatch {
     let asking = async {
         loop {
-            match source.next(BATCH).await {
+            match source.next(max).await {
                 Ok(batch) => return batch,
                 Err(SourceError::Unavailable(_)) => tokio::time::sleep(PAUSE).await,
                 Err(error) => panic!("{error}"),
@@ -109,6 +114,45 @@ pub async fn a_refused_batch_is_returned_again(fixture: &impl SourceFixture) {
         assert_eq!(again[key][..refused.len()], refused, "{key}");
     }
     source.close().await;
+}
+
+/// A batch that is read while the one before is stored has the messages behind it. Both are returned again if
+/// the first is refused, and only the first is settled with the first acknowledgement.
+pub async fn a_batch_read_ahead_follows_the_one_before(fixture: &impl SourceFixture) {
+    const FEW: usize = 5;
+    let sent = numbered(2 * SOME);
+    fixture.send(&sent[..SOME]).await;
+    let mut source = fixture.source().await;
+    if !fixture.reads_ahead() {
+        next(&mut *source).await;
+        let ahead = tokio::time::timeout(PAUSE, source.read_ahead(FEW)).await;
+        assert!(ahead.is_err(), "a source without `read_ahead` returned {ahead:?}");
+        return source.close().await;
+    }
+    let first = first_of(&mut *source, FEW).await;
+    let ahead = soon("a batch read ahead", source.read_ahead(FEW)).await.unwrap();
+    let behind = ids(&ahead.messages);
+    assert!(!behind.is_empty() && ids(&first.messages).iter().all(|id| !behind.contains(id)));
+    source.refuse("the database is unavailable".to_owned()).await;
+    let rows = read(&mut *source, SOME).await;
+    assert_eq!(rows.len(), SOME, "each once");
+    let refused = [first.messages, ahead.messages].concat();
+    let again = ids_by_key(&rows);
+    for (key, refused) in ids_by_key(&refused) {
+        assert_eq!(again[key][..refused.len()], refused, "{key}");
+    }
+
+    fixture.send(&sent[SOME..]).await;
+    let first = first_of(&mut *source, FEW).await;
+    let ahead = soon("a batch read ahead", source.read_ahead(FEW)).await.unwrap();
+    assert!(!ahead.messages.is_empty());
+    acknowledge(&mut *source, &first).await;
+    source.close().await;
+    let mut second = fixture.source().await;
+    let rows = read(&mut *second, SOME - first.messages.len()).await;
+    let settled = ids(&first.messages);
+    assert!(ids(&rows).iter().all(|id| !settled.contains(id)), "what was acknowledged is gone");
+    second.close().await;
 }
 
 /// A call of `next` that is dropped at any time loses no message.
