@@ -55,24 +55,8 @@ fn a_go_service_handles_each_message_once() {
 
 #[test]
 fn a_java_service_handles_each_message_once() {
-    let tools = [("java", "-version"), ("javac", "-version"), ("mvn", "--version")];
-    if !tools.iter().all(|(tool, asked)| is_there(tool, asked)) {
-        return not_tested("Java");
-    }
+    let Some(java) = java() else { return };
     let Some(books) = Books::postgres(|schema| ("JDBC_URL", jdbc_url(schema))) else { return };
-    let folder = copied("java", &["pom.xml", "Handler.java"], |folder| {
-        let mut maven = Command::new("mvn");
-        let quiet = ["--batch-mode", "--quiet", "--strict-checksums"];
-        maven.args(quiet).arg("dependency:copy-dependencies");
-        maven.arg(format!("-DoutputDirectory={}", folder.join("jars").display()));
-        finish(maven.current_dir(folder));
-    });
-    let classes = tempfile::tempdir().unwrap();
-    let mut javac = Command::new("javac");
-    finish(javac.arg("-d").arg(classes.path()).arg(folder.join("Handler.java")));
-    let path = format!("{}:{}/*", classes.path().display(), folder.join("jars").display());
-    let mut java = Command::new("java");
-    java.args(["-cp", &path, "Handler"]);
     check(books, java);
 }
 
@@ -96,6 +80,13 @@ fn a_go_service_is_called_again_while_the_first_call_runs_and_handles_the_messag
     let Some(go) = go() else { return };
     let Some(books) = Books::postgres(go_url) else { return };
     overlap(books, go);
+}
+
+#[test]
+fn a_java_service_is_called_again_while_the_first_call_runs_and_handles_the_message_once() {
+    let Some(java) = java() else { return };
+    let Some(books) = Books::postgres(|schema| ("JDBC_URL", jdbc_url(schema))) else { return };
+    overlap(books, java);
 }
 
 fn python(program: &str) -> Option<Command> {
@@ -138,6 +129,32 @@ fn go() -> Option<Command> {
         folder.join("handler")
     });
     Some(Command::new(program))
+}
+
+fn java() -> Option<Command> {
+    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
+    let tools = [("java", "-version"), ("javac", "-version"), ("mvn", "--version")];
+    if !tools.iter().all(|(tool, asked)| is_there(tool, asked)) {
+        not_tested("Java");
+        return None;
+    }
+    let folder = CLASSES.get_or_init(|| {
+        let folder = copied("java", &["pom.xml", "Handler.java"], |folder| {
+            let mut maven = Command::new("mvn");
+            let quiet = ["--batch-mode", "--quiet", "--strict-checksums"];
+            maven.args(quiet).arg("dependency:copy-dependencies");
+            maven.arg(format!("-DoutputDirectory={}", folder.join("jars").display()));
+            finish(maven.current_dir(folder));
+        });
+        let mut javac = Command::new("javac");
+        let classes = folder.join("classes");
+        finish(javac.arg("-d").arg(classes).arg(folder.join("Handler.java")));
+        folder
+    });
+    let path = format!("{}:{}/*", folder.join("classes").display(), folder.join("jars").display());
+    let mut java = Command::new("java");
+    java.args(["-cp", &path, "Handler"]);
+    Some(java)
 }
 
 /// The database of a service.

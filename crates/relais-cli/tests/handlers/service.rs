@@ -185,3 +185,27 @@ fn a_service_that_is_down_costs_no_attempt_and_a_paused_handler_calls_nothing() 
     until("all are handled", || handled(&site).iter().all(|row| row.ends_with("PROCESSED 1")));
     running.stop();
 }
+
+#[test]
+fn an_answer_that_stays_invalid_is_a_dead_letter_that_shows_it_and_can_be_retried() {
+    let service = ScriptedService::default();
+    let text = settings("sqlite:relais.db", service.start(), "");
+    let site = Site::with(&text.replace("[handler.retry]\n", "[handler.retry]\nattempts = 2\n"));
+    service.answers(200, "<html>not JSON</html>");
+    service.answers(200, "<html>not JSON</html>");
+    let running = site.run();
+    place(&running, "m-1", "o-1", 1);
+    until("it is a dead letter", || handled(&site) == ["m-1 FAILED 2"]);
+    assert_said(&site.relais(&["dead-letter", "list"]), 0, &["ANSWER_INVALID", "OrderPlaced"]);
+    let letters = site.json(&["dead-letter", "list"]);
+    let letters = letters.as_array().or_else(|| letters["items"].as_array()).unwrap();
+    let letter = letters[0]["id"].as_str().unwrap();
+    assert_said(&site.relais(&["dead-letter", "show", letter]), 0, &["<html>not JSON</html>"]);
+    let retry = ["dead-letter", "retry", letter, "--reason", "deployed", "--yes"];
+    assert_eq!(site.relais(&retry).code, 0);
+    until("the service has handled it", || handled(&site)[0].starts_with("m-1 PROCESSED"));
+    let ids: std::collections::HashSet<String> =
+        service.calls().iter().map(|call| call.header("idempotency-key").to_owned()).collect();
+    assert_eq!((service.calls().len(), ids.len()), (3, 1), "the same id each time");
+    running.stop();
+}
