@@ -5,6 +5,9 @@
 #![allow(clippy::unwrap_used)]
 
 // Some helpers are made for other tests of the program.
+#[allow(dead_code, unused_macros)]
+#[path = "process/fixture.rs"]
+mod fixture;
 #[allow(dead_code)]
 mod support;
 
@@ -15,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fixture::{LONG, OrderFixture};
 use serde_json::{Value, json};
 use support::{Running, Site, Target, assert_said, get, post};
 
@@ -178,6 +182,39 @@ fn lists_report_further_rows(site: &Site) {
     }
     let page = site.relais(&["inbox", "list", "--limit", "2"]);
     assert_said(&page, 0, &["possibly more results: add --before 2"]);
+}
+
+/// The widest state, with a long name of everything else, and a short process beside it.
+#[test]
+fn the_list_of_processes_fits_and_no_state_is_cut() {
+    let mut fixture = OrderFixture::sqlite();
+    let settings = fixture.settings(LONG);
+    let long = "order-of-a-customer-in-europe";
+    let settings = settings.replace("type = \"order\"", &format!("type = \"{long}\""));
+    let step = "name = \"shipment-by-a-carrier\"\ndestination";
+    let settings = settings.replace("name = \"shipment\"\ndestination", step);
+    fixture.settle(&settings);
+    fixture.start();
+    fixture.place("an-order-number-that-takes-a-lot-of-room");
+    fixture.reply(&fixture.command("TakePayment"), "PaymentTaken", json!({"id": "p-1"}));
+    fixture.reply(&fixture.command("Ship"), "NotShippable", json!({"why": "out of stock"}));
+    let refund = fixture.command("RefundPayment");
+    fixture.reply(&refund, "RefundRefused", json!({"why": "closed account"}));
+    until("a dead letter", || fixture.dead_letters().pop());
+    fixture.place("o-2");
+    fixture.command("TakePayment");
+    let site = &fixture.site;
+    let text = assert_fits(site, &["process", "list"]);
+    let processes = site.json(&["process", "list"]);
+    let ids = processes.as_array().unwrap().iter().map(|one| one["process_id"].as_str().unwrap());
+    for words in ids.map(|id| &id[..8]).chain(["! COMPENSATING", "RUNNING", "o-2", "order", "…"])
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let id = processes[0]["process_id"].as_str().unwrap();
+    for args in [["process", "show", id], ["process", "log", id], ["process", "verify", id]] {
+        assert_fits(site, &args);
+    }
 }
 
 #[test]

@@ -82,9 +82,9 @@ fn filter(matching: &ProcessMatching) -> ProcessFilter {
 fn processes_table(context: &CommandContext, processes: &[Process], now: Timestamp) -> String {
     const COLUMNS: [TableColumn; 9] = [
         TableColumn::Id("ID"),
-        TableColumn::Text("STATUS"),
+        TableColumn::Word("STATUS"),
         TableColumn::Text("TYPE"),
-        TableColumn::Number("VERSION"),
+        TableColumn::Number("VER"),
         TableColumn::Text("KEY"),
         TableColumn::Text("STEP"),
         TableColumn::Number("FAILURES"),

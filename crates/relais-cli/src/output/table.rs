@@ -22,6 +22,8 @@ const CELL_MAX: usize = 48;
 pub(crate) enum TableColumn {
     Text(&'static str),
     Number(&'static str),
+    /// One of a few words, for example a state: never cut.
+    Word(&'static str),
     /// Operators copy it into the next command: cut only if nothing else can be.
     Id(&'static str),
     /// Copied too, but of any length: cut only if the terminal is too narrow.
@@ -35,6 +37,7 @@ impl TableColumn {
         match self {
             Self::Text(title)
             | Self::Number(title)
+            | Self::Word(title)
             | Self::Id(title)
             | Self::Key(title)
             | Self::Prose(title) => title,
@@ -48,7 +51,7 @@ impl TableColumn {
         match self {
             Self::Text(_) | Self::Key(_) => Some(TEXT_MIN),
             Self::Prose(_) => Some(PROSE_MIN),
-            Self::Number(_) | Self::Id(_) => None,
+            Self::Number(_) | Self::Word(_) | Self::Id(_) => None,
         }
     }
 
@@ -101,7 +104,9 @@ pub(crate) fn table(
             TableColumn::Id(_) | TableColumn::Key(_) | TableColumn::Prose(_) => {
                 escape(&cell.0, LineBreaks::Escape)
             }
-            TableColumn::Text(_) | TableColumn::Number(_) => cut(&cell.0, CELL_MAX),
+            TableColumn::Text(_) | TableColumn::Number(_) | TableColumn::Word(_) => {
+                cut(&cell.0, CELL_MAX)
+            }
         };
     }
     if let Some(width) = output.width {
@@ -133,7 +138,7 @@ const PROSE_MIN: usize = 20;
 const UUID_LENGTH: usize = 36;
 
 /// Shortens UUIDs to distinct prefixes, then the longest texts, and other ids only if that is not enough. Numbers
-/// are never cut.
+/// and states are never cut.
 fn fit(columns: &[TableColumn], rows: &mut [Vec<(String, Tone)>], width: usize) {
     let title = |at: usize| columns[at].title().chars().count();
     let measured = |rows: &[Vec<(String, Tone)>], at: usize| {
@@ -168,7 +173,7 @@ fn fit(columns: &[TableColumn], rows: &mut [Vec<(String, Tone)>], width: usize) 
     }
     for (at, width) in widths.into_iter().enumerate() {
         match columns[at] {
-            TableColumn::Number(_) => {}
+            TableColumn::Number(_) | TableColumn::Word(_) => {}
             TableColumn::Prose(_) => {
                 rows.iter_mut().for_each(|row| row[at].0 = wrap(&row[at].0, width))
             }

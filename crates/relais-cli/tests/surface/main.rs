@@ -251,7 +251,7 @@ fn wrong_ids_are_explained() {
         assert_said(&site.relais(&[kind, command, "--help"]), 0, &[wanted]);
     }
     let said = site.relais(&["process", "list"]);
-    assert_said(&said, 0, &["VERSION", "FAILURES", "checkout"]);
+    assert_said(&said, 0, &["VER", "FAILURES", "checkout"]);
 }
 
 #[test]
