@@ -232,14 +232,26 @@ fn enqueue(base: &Base, api: &str, contacts: std::ops::RangeInclusive<usize>) {
 
 #[test]
 fn an_org_that_is_unavailable_makes_no_dead_letter_whatever_the_api() {
+    no_dead_letter_during(HttpAction::Unavailable);
+}
+
+#[test]
+fn an_org_that_answers_500_makes_no_dead_letter_whatever_the_api() {
+    no_dead_letter_during(HttpAction::ServerError);
+}
+
+#[test]
+fn an_org_that_cuts_each_call_makes_no_dead_letter_whatever_the_api() {
+    no_dead_letter_during(HttpAction::DropBefore);
+}
+
+/// Every call of the API fails this way until the breaker is open.
+fn no_dead_letter_during(action: HttpAction) {
     for api in EVERY_API {
         for (site, base) in Base::all(&Site::new) {
-            let unavailable = HttpFault {
-                path: Pattern::new("services/data").unwrap(),
-                action: HttpAction::Unavailable,
-                ..HttpFault::default()
-            };
-            let org = Org::with(Faults { http: vec![unavailable], ..Faults::default() });
+            let path = Pattern::new("services/data").unwrap();
+            let outage = HttpFault { path, action, ..HttpFault::default() };
+            let org = Org::with(Faults { http: vec![outage], ..Faults::default() });
             site.write("relais.toml", &plain(&base, &org, api));
             assert_eq!(site.relais(&["migrate"]).code, 0);
             enqueue(&base, api, 1..=20);
@@ -250,7 +262,7 @@ fn an_org_that_is_unavailable_makes_no_dead_letter_whatever_the_api() {
             assert_eq!(running.stop().code, 0);
             org.assert_once("Contact", 20);
             let tried = "SELECT event_type FROM relais_outbox WHERE attempts <> 1";
-            assert!(base.texts(tried).is_empty(), "{api}");
+            assert!(base.texts(tried).is_empty(), "{action:?} {api}");
         }
     }
 }
