@@ -71,6 +71,15 @@ fn all_delivered(site: &Site, target: &Target) {
     assert_eq!(rows(&status, "FAILED"), 0, "{status}");
 }
 
+/// Runs a scenario on one file, and on one schema if there is a server.
+fn on_both(scenario: impl Fn(&str)) {
+    let folder = Site::new();
+    scenario(&format!("sqlite:{}", folder.path("shared.db").display()));
+    if let Some(schema) = PostgresSchema::new() {
+        scenario(&schema.url);
+    }
+}
+
 fn different_routes(store: &str) {
     let target = Target::start();
     let placed = site(store, &[hook(), routes(&["OrderPlaced"], &target)]);
@@ -96,10 +105,13 @@ fn two_programs_with_different_routes_on_one_schema_make_no_dead_letters() {
 
 #[test]
 fn a_program_that_only_receives_leaves_the_inbox_to_the_one_with_the_routes() {
-    let Some(schema) = PostgresSchema::new() else { return };
+    on_both(receives_only);
+}
+
+fn receives_only(store: &str) {
     let target = Target::start();
-    let receives = site(&schema.url, &[hook()]);
-    let routed = site(&schema.url, &[routes(&["OrderPlaced", "OrderPaid"], &target)]);
+    let receives = site(store, &[hook()]);
+    let routed = site(store, &[routes(&["OrderPlaced", "OrderPaid"], &target)]);
     let (one, two) = (receives.run(), routed.run());
     post_mixed(&one, ["OrderPlaced", "OrderPaid"]);
     all_delivered(&routed, &target);
@@ -109,16 +121,19 @@ fn a_program_that_only_receives_leaves_the_inbox_to_the_one_with_the_routes() {
 
 #[test]
 fn a_rolling_deployment_that_adds_a_route_makes_no_dead_letters() {
-    let Some(schema) = PostgresSchema::new() else { return };
+    on_both(a_route_is_added);
+}
+
+fn a_route_is_added(store: &str) {
     let target = Target::start();
-    let old = site(&schema.url, &[hook(), routes(&["OrderPlaced"], &target)]);
+    let old = site(store, &[hook(), routes(&["OrderPlaced"], &target)]);
     let running_old = old.run();
     post_mixed(&running_old, ["OrderPlaced", "OrderPaid"]);
     let waiting = |status: &serde_json::Value| status["unknown_types"][0]["name"] == "OrderPaid";
     until(&old, "the new type waits", waiting);
     let said = old.relais(&["status"]);
     assert!(said.out.contains("wait for a worker that knows event type OrderPaid"), "{said:?}");
-    let new = site(&schema.url, &[routes(&["OrderPlaced", "OrderPaid"], &target)]);
+    let new = site(store, &[routes(&["OrderPlaced", "OrderPaid"], &target)]);
     let running_new = new.run();
     all_delivered(&new, &target);
     let said = running_old.stop();
