@@ -14,8 +14,8 @@ use super::{
 
 /// The destination of a row whose column names none: it waits there and is shown.
 const NO_DESTINATION: &str = "(none)";
-/// Most characters of a destination that a copy keeps: an index of PostgreSQL takes no more. No destination of a
-/// configuration has so many.
+/// Most characters of a destination that a copy keeps: an index of PostgreSQL takes about 2,700 bytes. A row that
+/// names a longer one waits.
 const DESTINATION_MAX: i32 = 500;
 /// Most characters of a message id or source that are kept as they are; `relais_core::text::MESSAGE_ID_MAX`.
 const NAME_MAX: i32 = 200;
@@ -294,7 +294,7 @@ impl<'a, D: AdoptSql> Terms<'a, D> {
     }
 }
 
-/// Returns whether the texts of a column have at most so many characters.
+/// Returns whether the column limits its texts to this number of characters, or to fewer.
 fn has_at_most(column: Option<&FoundColumn>, chars: i32) -> bool {
     column.and_then(|column| column.chars_max).is_some_and(|most| most <= chars)
 }

@@ -17,6 +17,7 @@ mod golden;
 mod handlers;
 mod hydrate;
 mod isolation;
+mod lists;
 mod lost_reply;
 mod mark;
 mod memory;

@@ -1,7 +1,7 @@
 -- Sent with its values each time, so that the planner sees which filters are set. Down to $11, OFFSET 0 keeps
 -- it from judging by them: whatever they are, the walk along the index is short.
-WITH page (id) AS (
-    (SELECT id FROM relais_dead_letter
+WITH page (id, parked_at) AS (
+    (SELECT id, parked_at FROM relais_dead_letter
      WHERE $11::uuid IS NULL
        AND ($1::text IS NULL
             OR ($1 = 'open' AND resolved_at IS NULL) OR ($1 = 'resolved' AND resolved_at IS NOT NULL))
@@ -17,7 +17,7 @@ WITH page (id) AS (
      ORDER BY parked_at DESC, id DESC
      LIMIT $6)
     UNION ALL
-    (SELECT id
+    (SELECT id, parked_at
      FROM (SELECT * FROM relais_dead_letter
            WHERE $11 IS NOT NULL
              AND ($1::text IS NULL
@@ -37,13 +37,12 @@ WITH page (id) AS (
        AND ($9::text IS NULL OR error_class = $9)
      ORDER BY parked_at DESC, id DESC
      LIMIT $6))
-SELECT id, origin, origin_id, message_id, source_system, destination, event_type, msg_key,
-       CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END AS payload,
-       headers, failed_status, error_class, error_message, attempts, parked_by, parked_at,
-       CASE WHEN $10::int IS NULL THEN original_payload ELSE left(original_payload, $10) END AS original_payload,
-       edited_by, edited_at, resolution, resolved_by, resolved_at, reason,
-       octet_length(payload) AS payload_bytes
-FROM relais_dead_letter
-WHERE id IN (SELECT id FROM page)
-ORDER BY parked_at DESC, id DESC
-LIMIT $6
+SELECT d.id, d.origin, d.origin_id, d.message_id, d.source_system, d.destination, d.event_type, d.msg_key,
+       CASE WHEN $10::int IS NULL THEN d.payload ELSE left(d.payload, $10) END AS payload,
+       d.headers, d.failed_status, d.error_class, d.error_message, d.attempts, d.parked_by, d.parked_at,
+       CASE WHEN $10::int IS NULL THEN d.original_payload ELSE left(d.original_payload, $10) END AS original_payload,
+       d.edited_by, d.edited_at, d.resolution, d.resolved_by, d.resolved_at, d.reason,
+       octet_length(d.payload) AS payload_bytes
+FROM (SELECT id, parked_at FROM page ORDER BY parked_at DESC, id DESC LIMIT $6) AS p
+JOIN relais_dead_letter AS d ON d.id = p.id
+ORDER BY p.parked_at DESC, p.id DESC

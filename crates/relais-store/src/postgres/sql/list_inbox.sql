@@ -46,16 +46,15 @@ page (id) AS (
        AND id < coalesce($5::bigint, 9223372036854775807) AND id >= coalesce($11::bigint, 0)
      ORDER BY id DESC
      LIMIT $6))
-SELECT id, message_id, source_system, topic, partition_num, offset_num, key_str, msg_key, lane,
-       aggregate_id, event_type,
-       CASE WHEN $10::int IS NULL THEN payload ELSE left(payload, $10) END AS payload, headers,
-       CASE WHEN $10::int IS NULL THEN raw_payload_base64 ELSE left(raw_payload_base64, $10) END
+SELECT i.id, i.message_id, i.source_system, i.topic, i.partition_num, i.offset_num, i.key_str, i.msg_key, i.lane,
+       i.aggregate_id, i.event_type,
+       CASE WHEN $10::int IS NULL THEN i.payload ELSE left(i.payload, $10) END AS payload, i.headers,
+       CASE WHEN $10::int IS NULL THEN i.raw_payload_base64 ELSE left(i.raw_payload_base64, $10) END
            AS raw_payload_base64,
-       event_ts, received_at, status, attempts, next_attempt_at, processed_at, error_stage, error_code,
-       error_message, lost_workers, unknown_since,
-       coalesce(octet_length(payload), octet_length(rtrim(raw_payload_base64, '=')) * 3 / 4)
+       i.event_ts, i.received_at, i.status, i.attempts, i.next_attempt_at, i.processed_at, i.error_stage,
+       i.error_code, i.error_message, i.lost_workers, i.unknown_since,
+       coalesce(octet_length(i.payload), octet_length(rtrim(i.raw_payload_base64, '=')) * 3 / 4)
            AS payload_bytes
-FROM relais_inbox
-WHERE id IN (SELECT id FROM page)
-ORDER BY id DESC
-LIMIT $6
+FROM (SELECT id FROM page ORDER BY id DESC LIMIT $6) AS p
+JOIN relais_inbox AS i ON i.id = p.id
+ORDER BY i.id DESC

@@ -1,14 +1,15 @@
 -- Sent with its values each time, so that the planner sees which filters are set. Pending rows are found
 -- behind the positions and in relais_waiting while there are no more than $12 of them, failed ones by their dead
--- letters; else among the newest.
+-- letters; else among the newest. OFFSET 0 makes the join begin with those few. A part that is not asked for is false
+-- by its first condition alone, so that the planner drops it.
 WITH few (yes) AS MATERIALIZED (
     SELECT $1::text IS NOT DISTINCT FROM 'PENDING'
            AND (SELECT count(*) <= $12 FROM (SELECT FROM relais_pending LIMIT $12 + 1) AS open)),
 page (id) AS (
     (SELECT o.id
      FROM (SELECT p.id FROM relais_pending AS p WHERE (SELECT yes FROM few)) AS p
-     JOIN relais_outbox AS o ON o.id = p.id
-     WHERE o.status = 'PENDING'
+     CROSS JOIN LATERAL (SELECT * FROM relais_outbox AS o WHERE o.id = p.id OFFSET 0) AS o
+     WHERE $1 = 'PENDING' AND o.status = 'PENDING'
        AND ($2::text IS NULL OR o.event_type = $2)
        AND ($3::text IS NULL OR coalesce(o.msg_key, o.aggregate_id COLLATE "C") = $3)
        AND ($4::bigint IS NULL OR o.created_at >= now() - $4 * INTERVAL '1 second')
@@ -19,16 +20,19 @@ page (id) AS (
      LIMIT $6)
     UNION ALL
     (SELECT o.id
-     FROM (SELECT DISTINCT origin_id FROM relais_dead_letter WHERE $1 = 'FAILED' AND origin = 'outbox') AS d
-     JOIN relais_outbox AS o ON o.id = d.origin_id
-     WHERE o.status = 'FAILED'
+     FROM (SELECT DISTINCT origin_id FROM relais_dead_letter
+           WHERE origin = 'outbox' AND origin_id < coalesce($5::bigint, 9223372036854775807)
+             AND ($11::bigint IS NULL OR origin_id >= $11)
+           ORDER BY origin_id DESC) AS d
+     CROSS JOIN LATERAL (SELECT * FROM relais_outbox AS o WHERE o.id = d.origin_id OFFSET 0) AS o
+     WHERE $1 = 'FAILED' AND o.status = 'FAILED'
        AND ($2::text IS NULL OR o.event_type = $2)
        AND ($3::text IS NULL OR coalesce(o.msg_key, o.aggregate_id COLLATE "C") = $3)
        AND ($4::bigint IS NULL OR o.created_at >= now() - $4 * INTERVAL '1 second')
        AND ($7::text IS NULL OR o.destination = $7)
        AND ($9::text IS NULL OR o.error_code = $9)
        AND o.id < coalesce($5::bigint, 9223372036854775807) AND ($11::bigint IS NULL OR o.id >= $11)
-     ORDER BY o.id DESC
+     ORDER BY d.origin_id DESC
      LIMIT $6)
     UNION ALL
     (SELECT o.id
