@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{fault::FailureKind, text};
 
+/// The code of a failure of a call without an answer within its time limit.
+pub const TIMEOUT: &str = "TIMEOUT";
 /// Codes of failures of a call that the target did not answer, or did not get.
 const WITHOUT_ANSWER: [&str; 10] = [
-    "TIMEOUT",
+    TIMEOUT,
     "CONNECTION_CUT",
     "PUBLISHER_FAULT",
     "PUBLISHER_PANIC",

@@ -85,7 +85,7 @@ pub struct Facts {
     pub succeeded_keys: usize,
     /// The time since the last call of another key; since the evidence began if there was none.
     pub alone_for: Duration,
-    /// The time that this key has been failing.
+    /// The time that this key has been failing: [`FailureTimes`].
     pub failing_for: Duration,
     /// Failures of this key in a row, this one included.
     pub failures: u32,
@@ -152,6 +152,28 @@ pub struct Evidence {
     /// The last finished calls, whatever came of them.
     calls: LastOfTwo,
     began_ns: u64,
+}
+
+/// The times of a failed call.
+#[derive(Clone, Copy, Debug)]
+pub struct FailureTimes {
+    began_ns: u64,
+    /// The target fails since then, as far as this call shows.
+    failing_ns: u64,
+    ended_ns: u64,
+}
+
+impl FailureTimes {
+    /// Of a call that ended with an error or a cut connection. The target may have worked until then: it may
+    /// have accepted the message, and the successes of other keys meanwhile say nothing about its failure.
+    pub fn ended(began_ns: u64, ended_ns: u64) -> Self {
+        Self { began_ns, failing_ns: ended_ns, ended_ns }
+    }
+
+    /// Of a call without any answer. It failed from its beginning.
+    pub fn unanswered(began_ns: u64, ended_ns: u64) -> Self {
+        Self { began_ns, failing_ns: began_ns, ended_ns }
+    }
 }
 
 /// The last call of one key.
@@ -242,8 +264,9 @@ impl Evidence {
         self.keys.insert(key, KeyRecord { called_ns: now_ns, result });
     }
 
-    /// A call of this key that began at `began_ns` failed; what is known about it.
-    pub fn failed(&mut self, key: u64, began_ns: u64, now_ns: u64) -> Facts {
+    /// A call of this key failed; what is known about it.
+    pub fn failed(&mut self, key: u64, times: FailureTimes) -> Facts {
+        let FailureTimes { began_ns, ended_ns: now_ns, .. } = times;
         let (news, called) = (self.news.other_than(key), self.calls.other_than(key));
         let before = self.keys.get(&key).and_then(KeyRecord::failing);
         let ended = EndedCall { key, began_ns, at_ns: now_ns, good: false };
@@ -252,7 +275,7 @@ impl Evidence {
             // That a failing key fails once more says nothing new about the target.
             self.news.push(ended);
         }
-        let failing = self.fail(key, began_ns, now_ns);
+        let failing = self.fail(key, times);
         let ago = |then_ns: u64| Duration::from_nanos(now_ns.saturating_sub(then_ns));
         let lately = self.keys.values().filter(|record| ago(record.called_ns) <= LATELY);
         let (mut failing_keys, mut called_keys, mut succeeded_keys) = (0, 0, 0);
@@ -280,23 +303,23 @@ impl Evidence {
     }
 
     /// Records one more failure of a key.
-    fn fail(&mut self, key: u64, began_ns: u64, now_ns: u64) -> Failing {
+    fn fail(&mut self, key: u64, times: FailureTimes) -> Failing {
         let before = self.keys.get(&key).and_then(KeyRecord::failing);
         let failing = Failing {
-            since_ns: before.map_or(began_ns, |failing| failing.since_ns),
-            attempt_ns: began_ns,
+            since_ns: before.map_or(times.failing_ns, |failing| failing.since_ns),
+            attempt_ns: times.began_ns,
             failures: before.map_or(0, |failing| failing.failures).saturating_add(1),
         };
-        self.make_room(key, now_ns);
+        self.make_room(key, times.ended_ns);
         let result = KeyResult::Failing(failing);
-        self.keys.insert(key, KeyRecord { called_ns: now_ns, result });
+        self.keys.insert(key, KeyRecord { called_ns: times.ended_ns, result });
         failing
     }
 
-    /// A call of several keys that began at `began_ns` failed as a whole: each of them may be the reason.
-    pub fn failed_together(&mut self, keys: &[u64], began_ns: u64, now_ns: u64) {
+    /// A call of several keys failed as a whole: each of them may be the reason.
+    pub fn failed_together(&mut self, keys: &[u64], times: FailureTimes) {
         for key in keys {
-            self.fail(*key, began_ns, now_ns);
+            self.fail(*key, times);
         }
     }
 

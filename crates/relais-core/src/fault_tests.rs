@@ -119,7 +119,7 @@ impl Scene {
     }
 
     fn fails(&mut self, key: u64, failure: FailureKind) -> Fault {
-        let facts = self.evidence.failed(key, self.now_ns, self.now_ns);
+        let facts = self.evidence.failed(key, FailureTimes::ended(self.now_ns, self.now_ns));
         judge(failure, &facts)
     }
 
@@ -212,6 +212,46 @@ fn two_slow_calls_that_succeed_in_an_outage_count_against_no_message() {
     assert_eq!(scene.fails(0, FailureKind::Busy), Fault::Message);
 }
 
+/// A call that the target has accepted is cut by the beginning of an outage; the messages of the same burst were
+/// delivered meanwhile, and no other comes.
+#[test]
+fn a_slow_call_that_an_outage_cuts_counts_at_most_twice() {
+    let mut scene = Scene::new();
+    let began_ns = scene.now_ns;
+    scene.pass(1);
+    scene.accepts(1..75);
+    scene.pass(1);
+    let mut times = FailureTimes::ended(began_ns, scene.now_ns);
+    let mut counted = 0;
+    for _ in 0..20 {
+        let facts = scene.evidence.failed(0, times);
+        counted += u32::from(judge(FailureKind::Unclear, &facts) == Fault::Message);
+        scene.pass(1);
+        times = FailureTimes::ended(scene.now_ns, scene.now_ns);
+    }
+    assert!(counted <= 2, "{counted}");
+    scene.accepts(1..2);
+    assert_eq!(scene.fails(0, FailureKind::Unclear), Fault::Message);
+}
+
+/// The others are delivered while the poison message gets no answer.
+#[test]
+fn a_poison_key_without_an_answer_counts_by_the_calls_beside_it() {
+    let mut scene = Scene::new();
+    let began_ns = scene.now_ns;
+    scene.pass(1);
+    scene.accepts(1..201);
+    scene.pass(1);
+    let mut times = FailureTimes::unanswered(began_ns, scene.now_ns);
+    for _ in 0..5 {
+        let facts = scene.evidence.failed(0, times);
+        assert_eq!(judge(FailureKind::Unclear, &facts), Fault::Message);
+        let began_ns = scene.now_ns;
+        scene.pass(2);
+        times = FailureTimes::unanswered(began_ns, scene.now_ns);
+    }
+}
+
 /// The last message of many is the poison one: the calls of the others began before its own.
 #[test]
 fn a_poison_key_that_is_sent_last_counts_by_the_calls_that_return_after_it() {
@@ -258,10 +298,10 @@ fn two_shards_of_ten_that_fail_are_the_targets_fault() {
 fn a_key_that_recovers_starts_again() {
     let mut scene = Scene::new();
     scene.fails(0, FailureKind::Unclear);
-    assert_eq!(scene.evidence.failed(0, 0, 0).failures, 2);
+    assert_eq!(scene.evidence.failed(0, FailureTimes::ended(0, 0)).failures, 2);
     scene.accepts(0..1);
     assert!(!scene.evidence.is_failing(0));
-    assert_eq!(scene.evidence.failed(0, 0, 0).failures, 1);
+    assert_eq!(scene.evidence.failed(0, FailureTimes::ended(0, 0)).failures, 1);
 }
 
 proptest! {
@@ -280,7 +320,7 @@ proptest! {
         let mut scene = Scene::new();
         for (key, pause, busy) in calls {
             let failure = if busy { FailureKind::Busy } else { FailureKind::Unclear };
-            let facts = scene.evidence.failed(key, scene.now_ns, scene.now_ns);
+            let facts = scene.evidence.failed(key, FailureTimes::ended(scene.now_ns, scene.now_ns));
             if judge(failure, &facts) != Fault::Target {
                 prop_assert!(facts.alone_for >= ALONE_AFTER && !busy);
             }
@@ -297,7 +337,7 @@ proptest! {
                 evidence.succeeded(key, at as u64, at as u64);
                 prop_assert!(!evidence.is_failing(key));
             } else {
-                let facts = evidence.failed(key, at as u64, at as u64);
+                let facts = evidence.failed(key, FailureTimes::ended(at as u64, at as u64));
                 prop_assert!(evidence.is_failing(key) && facts.failing_keys <= facts.called_keys);
             }
             prop_assert!(evidence.keys.len() <= KEYS_MAX);

@@ -18,7 +18,9 @@ use relais_core::{
     message::Category,
 };
 
-use self::answers::{excuse, failed_as_a_whole, is_answer, last_problem, rests_at_once};
+use self::answers::{
+    excuse, failed_as_a_whole, failure_times, is_answer, last_problem, rests_at_once,
+};
 use crate::{app::DestinationSettings, lock::lock};
 
 /// The key of a call that carries no message.
@@ -303,8 +305,9 @@ impl LimitsState {
     ) -> CallAssessment {
         let first = keys.first().copied().unwrap_or(NO_KEY);
         let was_failing = self.evidence.is_failing(first);
-        let facts = self.evidence.failed(first, began_ns, now_ns);
-        self.evidence.failed_together(keys.get(1..).unwrap_or_default(), began_ns, now_ns);
+        let times = failure_times(delivery, began_ns, now_ns);
+        let facts = self.evidence.failed(first, times);
+        self.evidence.failed_together(keys.get(1..).unwrap_or_default(), times);
         self.failed(first, was_failing, delivery, now_ns);
         let works = matches!(facts.others, Some(News::Good { .. }));
         let halve = works || facts.failures % HALVED_EVERY == 1;
@@ -360,12 +363,14 @@ impl LimitsState {
             }
             Delivery::Held => Judgement::TARGET,
             Delivery::Wait { .. } => {
-                let facts = self.evidence.failed(key, began_ns, now_ns);
+                let times = failure_times(delivery, began_ns, now_ns);
+                let facts = self.evidence.failed(key, times);
                 Judgement { fault: Fault::Target, failures: facts.failures }
             }
             // Retry, Busy, Misconfigured, Outage.
             _ => {
-                let facts = self.evidence.failed(key, began_ns, now_ns);
+                let times = failure_times(delivery, began_ns, now_ns);
+                let facts = self.evidence.failed(key, times);
                 let failure = delivery.failure().unwrap_or(FailureKind::Unclear);
                 if let Some(cause) = rests_at_once(delivery) {
                     let asked = delivery.problem().and_then(|(_, after)| after);

@@ -2,13 +2,21 @@
 
 use relais_core::{
     breaker::OpenCause,
-    delivery::{Delivery, Problem},
-    fault::{FailureKind, Fault, Judgement},
+    delivery::{Delivery, Problem, TIMEOUT},
+    fault::{FailureKind, FailureTimes, Fault, Judgement},
 };
 
 /// Returns whether the target decided about the message, so it was reached.
 pub(super) fn is_answer(delivery: &Delivery) -> bool {
     matches!(delivery, Delivery::Accepted | Delivery::Reject { .. })
+}
+
+/// Returns the times of a failed call.
+pub(super) fn failure_times(delivery: &Delivery, began_ns: u64, now_ns: u64) -> FailureTimes {
+    match delivery.problem() {
+        Some((problem, _)) if problem.code == TIMEOUT => FailureTimes::unanswered(began_ns, now_ns),
+        _ => FailureTimes::ended(began_ns, now_ns),
+    }
 }
 
 /// Returns the problem of the last message that failed, for the reason of an open breaker. A message that
