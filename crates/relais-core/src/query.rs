@@ -8,7 +8,7 @@ use crate::{dead_letter::Origin, time::Timestamp};
 /// Most rows one page may have.
 pub const PAGE_MAX: usize = 500;
 
-/// Finished rows are counted one by one in tables of at most so many rows. In larger tables their number is an
+/// Finished rows are counted one by one in tables of at most this size. In larger tables their number is an
 /// estimate, so that history costs nothing.
 pub const EXACT_COUNT_MAX: u32 = 20_000;
 

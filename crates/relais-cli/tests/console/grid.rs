@@ -244,7 +244,7 @@ fn the_number_of_finished_rows_of_a_large_table_is_marked_as_an_estimate() {
     assert_said(&site.relais(&["status"]), 0, &[", about 20400 PROCESSED", "0 RECEIVED"]);
 }
 
-/// Inserts so many messages that were handled.
+/// Inserts this number of handled messages.
 const HANDLED_ROWS: &str = "
     WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
     INSERT INTO relais_inbox (message_id, source_system, topic, partition_num, offset_num, msg_key,

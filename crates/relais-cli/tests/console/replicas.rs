@@ -97,7 +97,7 @@ impl Replicas {
         assert_eq!(status, 202, "{answer}");
     }
 
-    /// Waits until the target has got exactly so many more messages, and the others wait.
+    /// Waits until the target has got exactly this number of further messages, and the others wait.
     fn until_delivered(&self, more: usize, waiting: usize) {
         for _ in 0..more {
             self.target.next();
