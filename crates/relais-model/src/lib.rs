@@ -5,7 +5,7 @@
 //! acknowledgement, duplicates, the handler's one commit, cleanup. [`process`] is a process with its
 //! services, time-outs, late replies, compensation and pauses. [`lease`] is the lease of a worker: who may
 //! take whose lanes. [`waiting`] is the table of waiting rows with the position of a destination. Row states and decisions are the
-//! real ones (`relais_core::{outbox::settle, inbox::decide, process::advance}`); the rest of the real code is tied to
+//! real ones (`relais_core::{fault::judge, outbox::settle, inbox::decide, process::advance}`); the rest of the real code is tied to
 //! the same rules by `relais-store/tests/state_machine/main.rs`.
 //!
 //! Invariant: a model proves nothing unless it can fail. Every known bug is a variant (`Bug`) that

@@ -7,13 +7,15 @@
 //! bounds; each [`RelayBug`] breaks the property that names its harm.
 
 mod effect;
+mod evidence;
 mod property;
 mod state;
 mod step;
 
+pub use evidence::OtherKeys;
 pub use property::{
-    BLAME, CAUSE, FENCE, KEY_CONTINUES, KILLER, NO_LOSS, ONE_IN_FLIGHT, ORDER, PROGRESS, STOPS,
-    TERMINAL, UNSETTLED_REPEATED,
+    ATTEMPTS, BLAME, CAUSE, FAILED_IN_FLIGHT, FENCE, KEY_CONTINUES, KILLER, NO_LOSS, ONE_IN_FLIGHT,
+    ORDER, PROGRESS, STOPS, TERMINAL, UNSETTLED_REPEATED,
 };
 pub use state::{
     Lane, Owner, ROWS_MAX, RelayAnswer, RelayBudget, RelayBug, RelayConfig, RelayItem, RelayRow,
@@ -49,7 +51,11 @@ impl Model for RelayModel {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        property::all()
+        let mut properties = property::all();
+        if self.0.budget.given_up > 0 {
+            properties.push(property::of_failed_rows());
+        }
+        properties
     }
 }
 

@@ -12,7 +12,7 @@ fn relay(keys: &'static [u8], moves: u8, answers: u8) -> outbox::RelayConfig {
         keys,
         attempts_max: 2,
         batch: keys.len(),
-        budget: outbox::RelayBudget { moves, answers, lost: 0, decisions: 0 },
+        budget: outbox::RelayBudget { moves, answers, lost: 0, decisions: 0, given_up: 0 },
         refused: None,
         bug: None,
     }
@@ -57,6 +57,11 @@ fn assert_holds(config: outbox::RelayConfig, states_min: usize) {
 fn an_attempt_is_counted_at_the_read() {
     let config = relay(&[0, 0], 1, 1);
     assert_found(config, outbox::RelayBug::AttemptAtRead, outbox::BLAME);
+}
+
+#[test]
+fn an_attempt_that_is_counted_at_the_read_exceeds_the_maximum() {
+    assert_found(relay(&[0], 1, 2), outbox::RelayBug::AttemptAtRead, outbox::ATTEMPTS);
 }
 
 #[test]

@@ -17,10 +17,17 @@ fn relay(keys: &'static [u8], budget: [u8; 4]) -> outbox::RelayConfig {
         keys,
         attempts_max: 2,
         batch: keys.len(),
-        budget: outbox::RelayBudget { moves, answers, lost, decisions },
+        budget: outbox::RelayBudget { moves, answers, lost, decisions, given_up: 0 },
         refused: None,
         bug: None,
     }
+}
+
+/// The same with an operator who makes a pending row a dead letter at any moment.
+fn relay_with_operator(keys: &'static [u8], budget: [u8; 4]) -> outbox::RelayConfig {
+    let mut config = relay(keys, budget);
+    config.budget.given_up = 1;
+    config
 }
 
 fn receiver() -> inbox::ReceiverConfig {
@@ -150,6 +157,12 @@ mod correct {
     }
 
     #[test]
+    fn the_relay_holds_when_an_operator_fails_a_pending_row() {
+        let report = outbox::exhaust("failed row", relay_with_operator(ONE_KEY, [1, 1, 0, 1]));
+        assert_holds(&report, 50_000, &["two keys in flight together"]);
+    }
+
+    #[test]
     fn the_receiver_holds() {
         assert_holds(&inbox::exhaust("inbox", receiver()), 100_000, &[]);
     }
@@ -192,6 +205,7 @@ mod correct {
     #[test]
     fn no_step_leads_back_so_what_is_never_stuck_drains() {
         assert_acyclic(&outbox::RelayModel(relay(ONE_KEY, [1, 1, 1, 1])));
+        assert_acyclic(&outbox::RelayModel(relay_with_operator(ONE_KEY, [1, 0, 0, 1])));
         let budget = inbox::ReceiverBudget { moves: 1, outcomes: 1, repeats: 1, decisions: 1 };
         assert_acyclic(&inbox::ReceiverModel(inbox::ReceiverConfig {
             keys: ONE_KEY,
@@ -365,6 +379,18 @@ mod relay_bugs {
     #[test]
     fn dead_letter_settled_twice() {
         assert_found(relay(ONE_KEY, [0, 1, 1, 1]), Bug::DeadLetterRepeated, outbox::BLAME);
+    }
+
+    #[test]
+    fn a_row_that_an_operator_failed_lets_its_key_continue() {
+        let bug = Bug::FailedByOperatorHoldsNoKey;
+        assert_found(relay_with_operator(ONE_KEY, [0, 0, 0, 0]), bug, outbox::ORDER);
+    }
+
+    #[test]
+    fn a_row_that_an_operator_failed_in_flight_is_settled() {
+        let config = relay_with_operator(ONE_KEY, [0, 0, 0, 0]);
+        assert_found(config, Bug::SettlesWhatWasFailed, outbox::TERMINAL);
     }
 
     #[test]

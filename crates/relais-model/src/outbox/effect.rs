@@ -69,6 +69,7 @@ pub(super) fn apply(config: &RelayConfig, state: &mut RelayState, action: RelayA
             state.left.decisions -= 1;
             (state.rows[row].parks, state.rows[row].skipped) = (false, true);
         }
+        RelayAction::Fail(row) => fail(config, state, row),
         RelayAction::SweepReads => {
             let pending = |row: &usize| state.rows[*row].status == OutboxStatus::Pending;
             state.sweep =
@@ -213,8 +214,10 @@ fn writes(config: &RelayConfig, state: &mut RelayState, worker: usize, row: usiz
         Some(RelayBug::FenceAcceptsNull) => holds || state.lane.owner == Owner::Free,
         _ => holds,
     };
-    let takes_effect = passes && state.rows[row].status == OutboxStatus::Pending;
+    let is_open = state.rows[row].status == OutboxStatus::Pending;
+    let takes_effect = passes && (is_open || config.has(RelayBug::SettlesWhatWasFailed));
     state.stale_write |= takes_effect && !holds;
+    state.reopened |= takes_effect && !is_open;
     takes_effect
 }
 
@@ -313,14 +316,20 @@ fn settling(config: &RelayConfig, state: &RelayState, worker: usize) -> Vec<usiz
     config.rows().filter(|row| matches!(items[*row].stage, RowStage::Settling(_))).collect()
 }
 
-/// A worker that was refused asks who owns the lane before it starts anything else. Its queue is void.
+/// A worker that was refused asks who owns the lane before it starts anything else. Its queue is void. It still
+/// owns the lane if only a row was not open any more.
 fn refuse(config: &RelayConfig, state: &mut RelayState, worker: usize, epoch: u8) {
+    let by_fence = !state.owns(worker, epoch);
     let owns = state.owns(worker, state.workers[worker].held);
     let me = &mut state.workers[worker];
-    me.refused = epoch;
+    if by_fence {
+        me.refused = epoch;
+    }
     if config.has(RelayBug::ContinuesAfterRefusal) {
         return;
     }
+    let unsent = |item: &RelayItem| matches!(item.stage, RowStage::Queued | RowStage::Noted);
+    me.caution |= me.items.iter().any(|item| unsent(item) && item.cautious);
     me.drop_queue(config);
     // Losses are noted in one statement: if a row of it is refused, none of its rows is sent.
     for item in me.items.iter_mut().filter(|item| item.stage == RowStage::Noted) {
@@ -360,6 +369,15 @@ fn retry(state: &mut RelayState, row: usize) {
     (it.attempts, it.blame, it.kills, it.started) = (0, 0, 0, 0);
     (it.lost, it.deaths, it.acquitted, it.accompanied) = (0, 0, 0, false);
     it.parks = false;
+}
+
+fn fail(config: &RelayConfig, state: &mut RelayState, row: usize) {
+    state.left.given_up -= 1;
+    let it = &mut state.rows[row];
+    (it.status, it.waiting) = (OutboxStatus::Failed, false);
+    it.parks = !config.has(RelayBug::FailedByOperatorHoldsNoKey);
+    // The operator names the reason.
+    it.blame = config.attempts_max;
 }
 
 fn sweep(config: &RelayConfig, state: &mut RelayState) {

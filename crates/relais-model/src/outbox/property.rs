@@ -6,7 +6,7 @@ use stateright::Property;
 use super::{
     RelayModel,
     state::{Owner, RelayState, RowStage},
-    step,
+    step::{self, RelayAction},
 };
 
 /// `DISPATCHED` only if the target has it.
@@ -23,11 +23,15 @@ pub const ONE_IN_FLIGHT: &str = "one in flight";
 pub const STOPS: &str = "a refused worker starts nothing";
 /// A row is published again only after a failure, an unclean take-over or an operator's retry.
 pub const CAUSE: &str = "every copy has a cause";
-/// A dead letter was rejected, used up its attempts, or lost its worker each time since it last came back;
-/// an outage is none of these.
+/// A dead letter was rejected, used up its attempts, lost its worker each time since it last came back, or
+/// was failed by an operator; an outage is none of these.
 pub const BLAME: &str = "dead letters failed themselves";
+/// A row never has more attempts than its destination allows.
+pub const ATTEMPTS: &str = "attempts stay within their maximum";
 /// A message that kills its worker does so four times, and twice more each time another loss acquits it.
 pub const KILLER: &str = "a killer ends";
+/// Reachable: an operator fails a row while it is in flight.
+pub const FAILED_IN_FLIGHT: &str = "a row in flight is failed";
 /// Reachable: the next row of a key starts when the one before it is accepted, not settled.
 pub const KEY_CONTINUES: &str = "a key continues before its settlement";
 /// Reachable: a crash repeats several accepted rows of a key whose settlement was not committed.
@@ -45,6 +49,9 @@ pub(super) fn all() -> Vec<Property<RelayModel>> {
         Property::always(STOPS, |_, state: &RelayState| !state.continued),
         Property::always(CAUSE, |_, state: &RelayState| !state.uncaused),
         Property::always(BLAME, blame),
+        Property::always(ATTEMPTS, |model: &RelayModel, state: &RelayState| {
+            state.rows.iter().all(|row| row.attempts <= model.0.attempts_max)
+        }),
         Property::always(KILLER, killer),
         Property::always(PROGRESS, progress),
         Property::sometimes("everything is dispatched", drained),
@@ -80,6 +87,22 @@ pub(super) fn all() -> Vec<Property<RelayModel>> {
         Property::sometimes(KEY_CONTINUES, key_continues),
         Property::sometimes(UNSETTLED_REPEATED, unsettled_repeated),
     ]
+}
+
+/// What must be reachable where operators fail rows.
+pub(super) fn of_failed_rows() -> Property<RelayModel> {
+    Property::sometimes(FAILED_IN_FLIGHT, failed_in_flight)
+}
+
+/// Only an operator fails a row that the owner of its lane has in flight.
+fn failed_in_flight(model: &RelayModel, state: &RelayState) -> bool {
+    state.workers.iter().enumerate().any(|(number, worker)| {
+        model.0.rows().any(|row| {
+            let item = worker.items[row];
+            let flies = item.stage == RowStage::Publishing && state.owns(number, item.epoch);
+            flies && state.rows[row].status == OutboxStatus::Failed
+        })
+    })
 }
 
 /// A row is in flight while the one before it is accepted and not yet settled.
@@ -151,7 +174,8 @@ fn progress(model: &RelayModel, state: &RelayState) -> bool {
     }
     let mut actions = Vec::new();
     step::enabled(&model.0, state, &mut actions);
-    !actions.is_empty()
+    // No row may need an operator who gives it up.
+    actions.iter().any(|action| !matches!(action, RelayAction::Fail(_)))
 }
 
 fn drained(model: &RelayModel, state: &RelayState) -> bool {

@@ -2,11 +2,13 @@
 
 use relais_core::{
     delivery::Delivery,
-    fault::Judgement,
+    fault::{FailureKind, Judgement, judge},
     outbox::{OnDeadLetter, OutboxFate, OutboxStatus, settle},
     quarantine::{HOLD_AFTER, ReadContext, Treatment, lost, treatment},
     retry::RetryPolicy,
 };
+
+use super::evidence::OtherKeys;
 
 /// Most rows of a model.
 pub const ROWS_MAX: usize = 5;
@@ -70,6 +72,10 @@ pub enum RelayBug {
     SuspectsTogether,
     /// A settlement that the database refuses is repeated with all of its rows.
     RefusedTogether,
+    /// The key continues behind a row that an operator failed.
+    FailedByOperatorHoldsNoKey,
+    /// A settlement does not look at the status of its row, which an operator may have failed meanwhile.
+    SettlesWhatWasFailed,
 }
 
 /// Number of faults of one run.
@@ -83,6 +89,8 @@ pub struct RelayBudget {
     pub lost: u8,
     /// Decisions of an operator about dead letters.
     pub decisions: u8,
+    /// Pending rows that an operator makes dead letters.
+    pub given_up: u8,
 }
 
 /// The bounds of one model.
@@ -126,13 +134,18 @@ impl RelayConfig {
 
     /// The real decision for an item.
     pub fn fate(&self, item: RelayItem, answer: RelayAnswer) -> OutboxFate {
-        let outage = Delivery::outage("OUTAGE", "");
+        let unclear = |code, evidence: OtherKeys| {
+            let fault = judge(FailureKind::Unclear, &evidence.facts());
+            (Delivery::retry(code, ""), Judgement { fault, failures: 1 })
+        };
         let (delivery, judgement) = match answer {
             RelayAnswer::Accepted => (Delivery::Accepted, Judgement::MESSAGE),
-            RelayAnswer::Failed => (Delivery::retry("FAILED", ""), Judgement::MESSAGE),
+            RelayAnswer::Failed => unclear("FAILED", OtherKeys::Succeed),
             RelayAnswer::Rejected => (Delivery::reject("REJECTED", ""), Judgement::MESSAGE),
-            RelayAnswer::Outage if self.has(RelayBug::OutageCounts) => (outage, Judgement::MESSAGE),
-            RelayAnswer::Outage => (outage, Judgement::TARGET),
+            RelayAnswer::Outage if self.has(RelayBug::OutageCounts) => {
+                unclear("OUTAGE", OtherKeys::Succeed)
+            }
+            RelayAnswer::Outage => unclear("OUTAGE", OtherKeys::Fail),
             // Nothing was published now.
             RelayAnswer::Buried => {
                 let attempts = item.attempts.into();

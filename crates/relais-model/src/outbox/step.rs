@@ -42,6 +42,8 @@ pub enum RelayAction {
     Land(usize),
     Retry(usize),
     Skip(usize),
+    /// An operator makes a pending row a dead letter, in whatever hands it is.
+    Fail(usize),
     SweepReads,
     SweepWrites,
 }
@@ -62,6 +64,9 @@ pub(super) fn enabled(config: &RelayConfig, state: &RelayState, actions: &mut Ve
         let open = state.rows[row].status == OutboxStatus::Failed && !state.rows[row].skipped;
         if open && state.left.decisions > 0 {
             actions.extend([RelayAction::Retry(row), RelayAction::Skip(row)]);
+        }
+        if state.rows[row].status == OutboxStatus::Pending && state.left.given_up > 0 {
+            actions.push(RelayAction::Fail(row));
         }
     }
     if config.has(RelayBug::StaleSweeper) {
