@@ -164,9 +164,10 @@ impl ItemPages {
 /// The address of the first item of a list.
 fn first_item(browser: &Browser, list: &str) -> String {
     browser.go(list);
-    let first = "return document.querySelector('tr[data-key]')?.dataset.key ?? null";
-    let key = browser.until("an item", || browser.script(first, &[]).as_str().map(str::to_owned));
-    format!("{list}/{key}")
+    // The list of the page before may still be shown.
+    let first = "return document.querySelector(`tr[data-key] a[href^=\"${arguments[0]}/\"]`)
+        ?.getAttribute('href') ?? null";
+    browser.until("an item", || browser.script(first, &[json!(list)]).as_str().map(str::to_owned))
 }
 
 #[test]
