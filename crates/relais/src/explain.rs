@@ -137,7 +137,7 @@ pub struct Thing {
     pub place: Option<String>,
     /// The status.
     pub status: String,
-    /// The time of the next attempt.
+    /// The time of the next attempt; absent if it has passed and the thing waits for something else.
     pub next_attempt_at: Option<Timestamp>,
     /// Its last problem; of a stopped process, why it stopped.
     pub problem: Option<Problem>,

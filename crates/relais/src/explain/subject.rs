@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use relais_core::{
     bulk::BulkJob,
-    dead_letter::{DeadLetter, Origin},
+    dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT},
     id_prefix::{IdKind, IdPrefix},
     inbox::{InboxRow, original_source},
     inspect::InspectExt,
@@ -15,6 +15,7 @@ use relais_core::{
     process::{Process, ProcessRef},
     query::PAGE_MAX,
     store::{StoreDriver, StoreError},
+    text::sha256_hex,
 };
 use uuid::Uuid;
 
@@ -207,6 +208,27 @@ pub(super) async fn copies(
     rows.retain(|copy| {
         copy.id != row.id && original_source(&copy.source_system) == row.source_system
     });
+    Ok(rows)
+}
+
+/// Returns the messages that operators made of conflicts with an inbox row. The store derives their ids from the
+/// row's id and their payloads.
+pub(super) async fn retried_conflicts(
+    store: &dyn StoreDriver,
+    row: &InboxRow,
+) -> Result<Vec<InboxRow>, StoreError> {
+    let mut rows = Vec::new();
+    for letter in store.trail(row.message_id.clone()).await?.dead_letters {
+        let is_retried = letter.failed_status == STATUS_CONFLICT
+            && letter.origin_id == Some(row.id)
+            && letter.resolution.as_deref() == Some(Resolution::Retried.as_str());
+        if is_retried && rows.len() < PAGE_MAX {
+            let hash = sha256_hex(letter.payload.unwrap_or_default().as_bytes());
+            let id = format!("{}#{}", row.message_id, &hash[..8]);
+            let found = store.trail(id).await?.received.into_iter();
+            rows.extend(found.filter(|found| found.source_system == row.source_system));
+        }
+    }
     Ok(rows)
 }
 

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::{
     EVENTS_MAX, Explanation, THINGS_MAX, Thing, ThingKind, ThingName, ThingRole, TimelineEvent,
     events, order,
-    subject::{SubjectRow, copies, load, received, sent},
+    subject::{SubjectRow, copies, load, received, retried_conflicts, sent},
 };
 
 /// Maximum length of the chain of causes.
@@ -175,8 +175,10 @@ impl Walk<'_> {
         match row {
             SubjectRow::Inbox(_) | SubjectRow::Removed(_) => {
                 if let SubjectRow::Inbox(row) = row {
-                    for copy in copies(self.store, row).await? {
-                        self.effect(SubjectRow::Inbox(Box::new(copy)));
+                    let mut beside = copies(self.store, row).await?;
+                    beside.extend(retried_conflicts(self.store, row).await?);
+                    for row in beside {
+                        self.effect(SubjectRow::Inbox(Box::new(row)));
                     }
                 }
                 let id = row.message_id();

@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use super::{
     ingest::received,
-    support::{Bench, Script},
+    support::{Bench, Script, on_both},
 };
 use crate::{
     App, DestinationSettings, RunningApp,
@@ -194,6 +194,41 @@ async fn attempts_dead_letters_and_decisions_of_operators_are_in_the_timeline() 
     assert!(explained.events.is_sorted_by_key(|event| event.at));
     let reason = explained.events[5].what.to_string();
     assert_eq!(reason, "dead-letter.retried by ann: fixed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retried_conflict_leads_to_the_message_that_it_became() {
+    on_both(async |bench| {
+        let app = app(&bench, &Script::new(&[])).route(route(None));
+        let dead_letters = app.dead_letters();
+        let same_id =
+            |n: u32| record("m-1", &format!(r#"{{"type":"T","of":"k","n":{n}}}"#), n.into());
+        bench.store.accept(vec![same_id(1), same_id(2)], Vec::new()).await.unwrap();
+        let letter = open_letter(&bench).await;
+        let first = ThingName::new(ThingKind::Inbox, letter.origin_id.unwrap());
+        let before = story(&bench, &letter.id.to_string()).await;
+        assert_eq!(roles(&before), [(first.to_string(), ThingRole::Subject)]);
+        let by = DecisionAuthor::new("ann", "both are meant");
+        let rewrite = PayloadEdit::new(r#"{"type":"T","of":"k","n":3}"#);
+        assert_eq!(
+            dead_letters.edit(letter.id, rewrite, &by).await.unwrap(),
+            DecisionOutcome::Done
+        );
+        assert_eq!(dead_letters.retry(letter.id, &by).await.unwrap(), DecisionOutcome::Done);
+        let running = app.start();
+        running.wake();
+        until(&bench, DONE, "2").await;
+        running.stop().await;
+        let sql = "SELECT 'inbox:' || id FROM relais_inbox WHERE message_id <> 'm-1'";
+        let became = bench.texts(sql).remove(0);
+        let explained = story(&bench, &letter.id.to_string()).await;
+        assert_eq!(explained.subject, first);
+        assert!(roles(&explained).contains(&(became.clone(), ThingRole::Effect)), "{explained:?}");
+        let sent = explained.things.iter().filter(|thing| thing.name.kind == ThingKind::Outbox);
+        assert_eq!(sent.count(), 2, "each of the two was sent");
+        assert!(lines(&explained).contains(&format!("{became} processed")), "{explained:?}");
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,6 +35,30 @@ async fn a_row_of_an_unavailable_destination_names_the_reason() {
     running.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_failed_shows_its_error_once_and_no_time_that_has_passed() {
+    let bench = Bench::new().await;
+    let script = Script::new(&[]);
+    script.fail_calls(usize::MAX, Delivery::outage("REFUSED", "connection refused"));
+    let running = app(&bench, &script).start();
+    bench.enqueue(&[("k", "a"), ("l", "b"), ("m", "c")]).await;
+    running.wake();
+    let opened = "SELECT count(*) FROM relais_report WHERE figures LIKE '%\"breaker\":\"open\"%'";
+    until(&bench, opened, "1").await;
+    let passed = "SELECT count(*) FROM relais_outbox WHERE error_code = 'REFUSED' \
+                  AND next_attempt_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+    until(&bench, passed, "1").await;
+    let row = bench.texts("SELECT id FROM relais_outbox WHERE error_code = 'REFUSED'").remove(0);
+    let row = story(&bench, &format!("outbox:{row}")).await.things.remove(0);
+    assert_eq!(
+        row.waits_for.as_deref(),
+        Some("waits for destination d, whose circuit breaker is open")
+    );
+    assert_eq!(row.problem.map(|problem| problem.message), Some("connection refused".into()));
+    assert_eq!(row.next_attempt_at, None);
+    running.stop().await;
+}
+
 /// A service that cannot be reached.
 struct Unreachable;
 

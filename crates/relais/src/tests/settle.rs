@@ -2,10 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use relais_core::{delivery::Delivery, lane::Scope, publisher::Batching};
+use relais_core::{delivery::Delivery, inspect::InspectExt, lane::Scope, publisher::Batching};
 
-use super::support::{Bench, Script, drain};
+use super::support::{Bench, Script, drain, on_both};
 use crate::{
+    App,
+    dead_letters::{DecisionAuthor, DecisionOutcome},
     lane_reader::UNSETTLED_MAX,
     relay::Relay,
     worker::{PassOutcome, Worker},
@@ -120,6 +122,35 @@ async fn a_refused_settlement_stops_the_calls_of_its_worker() {
     assert!(seen < UNSETTLED_MAX + at_once, "{seen}");
     assert_eq!(bench.statuses(), ["PENDING 0"; 900]);
     assert_eq!(bench.observer.snapshot().destinations["d"].refused, seen as u64);
+}
+
+#[tokio::test]
+async fn a_message_that_an_operator_fails_in_flight_stops_its_key_once_its_settlement_is_refused() {
+    on_both(async |bench| {
+        let publisher = Script::new(&[]);
+        publisher.stick("m0");
+        publisher.stick("m1");
+        enqueue(&bench, |_| "hot".into(), 4).await;
+        let mut relay = bench.relay("w", &publisher).await;
+        relay.settle_within(Duration::ZERO);
+        passes_until(&mut relay, &publisher, 1).await;
+        let first = bench.texts("SELECT min(id) FROM relais_outbox").remove(0);
+        let row = bench.store.find_outbox(first).await.unwrap().unwrap();
+        let by = DecisionAuthor::new("ann", "the target will never accept it");
+        let failed = App::new(bench.store.clone()).dead_letters().fail(&row, &by).await.unwrap();
+        assert_eq!(failed, DecisionOutcome::Done);
+        publisher.release("m0");
+        // The next one starts when the first is accepted, before its settlement.
+        passes_until(&mut relay, &publisher, 2).await;
+        drain(&mut relay).await;
+        publisher.release("m1");
+        drain(&mut relay).await;
+        relay.reader().keeper().beat().await.unwrap();
+        drain(&mut relay).await;
+        assert_eq!(publisher.seen(), ["m0", "m1"], "the others wait behind the dead letter");
+        assert_eq!(bench.statuses(), ["FAILED 0", "DISPATCHED 1", "PENDING 0", "PENDING 0"]);
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ use relais_testkit::{
     database::{PostgresScratch, scratch},
 };
 use tempfile::TempDir;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::{
@@ -255,8 +256,10 @@ pub(super) struct Script {
     answers: Mutex<HashMap<String, Vec<Delivery>>>,
     seen: Mutex<Vec<String>>,
     batching: Batching,
-    /// Payloads whose calls never return.
+    /// Payloads whose calls do not return.
     stuck: Mutex<Vec<String>>,
+    /// Some of them may return now.
+    unstuck: Notify,
     /// A payload that fails every call it is in, and how.
     spoiler: Mutex<Option<(String, Delivery)>>,
     outage: Mutex<Option<(usize, Delivery)>>,
@@ -276,6 +279,7 @@ impl Script {
             seen: Mutex::default(),
             batching,
             stuck: Mutex::default(),
+            unstuck: Notify::new(),
             spoiler: Mutex::default(),
             outage: Mutex::default(),
             sizes: Mutex::default(),
@@ -300,6 +304,12 @@ impl Script {
 
     pub(super) fn stick(&self, name: &str) {
         self.stuck.lock().unwrap().push(name.to_owned());
+    }
+
+    /// Lets the call of a stuck payload return.
+    pub(super) fn release(&self, name: &str) {
+        self.stuck.lock().unwrap().retain(|stuck| stuck != name);
+        self.unstuck.notify_waiters();
     }
 
     /// Returns payload names in the order they were published.
@@ -339,8 +349,12 @@ impl Publisher for Script {
         let is_stuck = |row: &OutboxRow| {
             self.stuck.lock().unwrap().contains(&row.payload.trim_matches('"').to_owned())
         };
-        if messages.iter().any(is_stuck) {
-            std::future::pending::<()>().await;
+        loop {
+            let unstuck = self.unstuck.notified();
+            if !messages.iter().any(is_stuck) {
+                break;
+            }
+            unstuck.await;
         }
         answers
     }

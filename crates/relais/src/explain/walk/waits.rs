@@ -46,8 +46,12 @@ impl Walk<'_> {
             thing.waits_for = pause
                 .or(behind)
                 .or_else(|| unserved(thing, &overview))
-                .or_else(|| destination.and_then(unavailable))
+                .or_else(|| destination.and_then(|of| unavailable(of, thing.problem.as_ref())))
                 .or_else(failing);
+            if thing.waits_for.is_some() {
+                // A time that has passed is not when it is sent.
+                thing.next_attempt_at = thing.next_attempt_at.filter(|at| *at > overview.now);
+            }
         }
         Ok(())
     }
@@ -119,11 +123,17 @@ fn paused(name: &str, controls: &[Control]) -> Option<String> {
     ))
 }
 
-/// Returns why the circuit breaker of a destination is not closed, if so.
-fn unavailable((name, figures): (&String, &DestinationFigures)) -> Option<String> {
+/// Returns why the circuit breaker of a destination is not closed, if so. An error that the row has itself is
+/// shown with the row, so it is not repeated.
+fn unavailable(
+    (name, figures): (&String, &DestinationFigures),
+    own: Option<&Problem>,
+) -> Option<String> {
     let is_open = matches!(figures.breaker, Some(BreakerState::Open | BreakerState::HalfOpen));
     let Problem { code, message } = figures.reason.as_ref().filter(|_| is_open)?;
-    Some(format!("waits for destination {name}, whose circuit breaker is open: {code}: {message}"))
+    let text = format!("waits for destination {name}, whose circuit breaker is open");
+    let is_own = own.is_some_and(|own| own.code == *code);
+    Some(if is_own { text } else { format!("{text}: {code}: {message}") })
 }
 
 /// Returns the last error of a destination, if nothing was delivered since.
