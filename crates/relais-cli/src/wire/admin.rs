@@ -1,6 +1,6 @@
 //! The admin listener: the part of the configuration that it shows, and its tokens.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
 
 use relais::{http::Tls, observe::Observer, repair::DeclaredSource};
 use relais_admin::{
@@ -134,9 +134,17 @@ fn limits(destination: &DestinationConfig) -> (String, DestinationLimits) {
     (destination.name.clone(), shown)
 }
 
-/// Returns a digest of the configuration of each destination and handler, which processes compare.
+/// Returns a digest of the configuration of each destination and handler, which processes compare. It covers the
+/// path and query of a URL, which the explanation hides, but no credentials.
 pub(super) fn digests(settings: &Settings) -> Vec<(String, String)> {
-    let of = |one: Configuration| {
+    let targets = settings.destinations.iter().filter_map(|one| match &one.target {
+        TargetConfig::Http(http) => Some((one.name.clone(), http.url.as_str())),
+        _ => None,
+    });
+    let handlers = settings.handlers.iter().map(|one| (one.target(), one.http.url.as_str()));
+    let urls: HashMap<String, &str> = targets.chain(handlers).collect();
+    let of = |mut one: Configuration| {
+        one.lines.extend(urls.get(&one.name).map(|&url| url.to_owned()));
         let digest = text::sha256_hex(one.lines.join("\n").as_bytes());
         (one.name, digest[..DIGEST_CHARS].to_owned())
     };
@@ -182,5 +190,42 @@ async fn facts(settings: &Settings, store: &dyn StoreDriver) -> ServerFacts {
             .map(target)
             .chain(settings.handlers.iter().map(handler::info))
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::settings::read;
+
+    fn digests_of(destination: &str, handler: &str, header: &str) -> Vec<(String, String)> {
+        let text = format!(
+            "[[destination]]\nname = \"out\"\nkind = \"http\"\nurl = \"{destination}\"\n\
+             headers = {{ x-key = \"{header}\" }}\n\
+             [[handler]]\nname = \"billing\"\nkind = \"http\"\non = [\"OrderPlaced\"]\nurl = \"{handler}\"\n"
+        );
+        let (settings, _) = read(Path::new("relais.toml"), &text, &|_| None).expect("settings");
+        let mut digests = digests(&settings);
+        digests.sort();
+        digests
+    }
+
+    #[test]
+    fn a_digest_covers_path_and_query_of_a_url_and_no_credentials() {
+        let (to, call) = ("https://a.example/v1/orders", "https://b.example/relais");
+        let digests = digests_of(to, call, "k-1");
+        let names: Vec<_> = digests.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["@billing", "out"]);
+        for other in ["https://a.example/v2/orders", "https://a.example/v1/orders?tenant=2"] {
+            let changed = digests_of(other, call, "k-1");
+            assert_eq!(changed[0], digests[0]);
+            assert_ne!(changed[1], digests[1], "{other}");
+        }
+        let changed = digests_of(to, "https://b.example/other", "k-1");
+        assert_ne!(changed[0], digests[0]);
+        assert_eq!(changed[1], digests[1]);
+        assert_eq!(digests_of(to, call, "k-2"), digests, "a header may hold a credential");
     }
 }
