@@ -233,6 +233,10 @@ fn controls_need_values_and_pauses_are_logged_after_a_restart() {
     assert_said(&limit(&[]), 2, &["--rate", "--concurrency", "--reset"]);
     assert_said(&limit(&["--reset", "--rate", "5/s"]), 2, &["cannot be used with"]);
     assert_said(&limit(&["--concurrency", "1001"]), 2, &["1..=1000"]);
+    assert_said(&limit(&["--concurrency", "1"]), 0, &["orders is limited until it is reset"]);
+    assert_said(&site.relais(&["status"]), 0, &["destination orders, by an operator: 1 at a time"]);
+    let status = site.json(&["status"]);
+    assert_eq!(status["destinations"][0]["operator_limits"]["concurrency"], 1, "{status}");
     assert_said(&limit(&["--rate", "5/s"]), 0, &["orders is limited until it is reset"]);
     let in_force = || {
         let said = site.relais(&["status"]).out;
@@ -256,6 +260,10 @@ fn controls_need_values_and_pauses_are_logged_after_a_restart() {
     db.execute(include_str!("support/insert.sql"), ("o-1", "orders")).unwrap();
     let said = site.relais(&["explain", "outbox:1"]);
     assert_said(&said, 0, &["waits for destination orders, which ann paused at", "upgrade"]);
+    assert!(!said.out.contains("limited"), "{said:?}");
+    assert_said(&limit(&["--concurrency", "3"]), 0, &["orders is limited until it is reset"]);
+    let note = "an operator has limited destination orders to 3 at a time";
+    assert_said(&site.relais(&["explain", "outbox:1"]), 0, &[note]);
     let log = site.run().stop().err;
     for words in ["destination is paused by an operator", "source is paused by an operator"] {
         assert!(log.contains(words) && log.contains("ann") && log.contains("upgrade"), "{log}");
@@ -307,6 +315,11 @@ fn inbox_messages_are_found_by_their_first_characters(site: &Site) {
     assert_said(&said, 2, &["no message has the ID", first, "pass the whole ID"]);
     assert_said(&site.relais(&["explain", prefix]), 2, &["begins with it", "inbox:"]);
     assert_said(&site.relais(&["explain", &format!("{prefix}*")]), 0, &["inbox:"]);
+    for (command, short) in [(["inbox", "show"], "b-1"), (["outbox", "show"], "b-1*")] {
+        let said = site.relais(&[&command[..], &[short]].concat());
+        assert_said(&said, 1, &["pass at least 4 characters"]);
+    }
+    assert_said(&site.relais(&["explain", "b-1*"]), 1, &["pass at least 4 characters"]);
 }
 
 fn the_audit_is_found_by_the_first_digits_of_its_target(site: &Site, letters: &[Value]) {

@@ -132,6 +132,11 @@ impl IdPrefix {
     }
 }
 
+/// Returns `true` if a text has too few characters for a prefix, without its mark.
+pub fn is_too_short(text: &str) -> bool {
+    text.strip_suffix(MARKS).unwrap_or(text).chars().count() < CHARACTERS_MIN
+}
+
 /// Fills the missing digits of a UUID; hyphens may be left out.
 fn uuid_range(text: &str) -> Option<(String, String)> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
@@ -182,6 +187,8 @@ mod tests {
         assert_eq!(orders.whole(), None);
         assert_eq!(parse("m-1"), None, "too short");
         assert_eq!(parse("m-1\0x"), None);
+        assert_eq!(parse("m-1*"), None, "the mark is no character of the ID");
+        assert_eq!(["m-1", "m-1*", "m-17", "m-17…"].map(is_too_short), [true, true, false, false]);
     }
 
     #[test]

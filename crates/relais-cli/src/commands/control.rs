@@ -1,6 +1,6 @@
 //! `relais destination …`, `relais source …`, `relais process pause-type`: pauses, limits and resets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use relais::control::{ControlError, control};
 use relais_core::{
@@ -8,6 +8,7 @@ use relais_core::{
     store::{StoreDriver, StoreError},
     time::Timestamp,
 };
+use serde::Serialize;
 use serde_json::json;
 
 use super::CommandContext;
@@ -15,8 +16,33 @@ use crate::{
     args::{ControlArgs, DestinationCommand, SourceCommand},
     failure::{CommandError, Done},
     output::{LineBreaks, age, escape},
-    settings::{HandlerConfig, Settings},
+    settings::{
+        HandlerConfig, Settings,
+        quantity::{Rate, show_rate},
+    },
 };
+
+/// Limits that an operator has set; the others stay as configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct OperatorLimits {
+    rate: Option<String>,
+    concurrency: Option<u32>,
+}
+
+impl OperatorLimits {
+    fn of(limits: LimitChange) -> Option<Self> {
+        let LimitChange { rate, concurrency } = limits;
+        let rate = rate.map(|(calls, period)| show_rate(Rate { calls, period }));
+        (rate.is_some() || concurrency.is_some()).then_some(Self { rate, concurrency })
+    }
+
+    /// Formats them as in `5/s, 1 at a time`; without a rate of its own, with the given one.
+    pub(crate) fn text(&self, rate: Option<&str>) -> String {
+        let rate = self.rate.as_deref().or(rate).map(str::to_owned);
+        let calls = self.concurrency.map(|calls| format!("{calls} at a time"));
+        rate.into_iter().chain(calls).collect::<Vec<_>>().join(", ")
+    }
+}
 
 pub(crate) async fn destination(context: &CommandContext, command: DestinationCommand) -> Done {
     let kind = ControlKind::Destination;
@@ -149,6 +175,21 @@ fn nearest<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a String> {
     let tolerated = (name.chars().count() / 3).max(1);
     let edits = |known: &&String| strsim::osa_distance(name, known);
     known.iter().min_by_key(edits).filter(|nearest| edits(nearest) <= tolerated)
+}
+
+/// Returns the limits that operators have set, by destination.
+pub(crate) fn limits(controls: &[Control]) -> BTreeMap<&str, OperatorLimits> {
+    let limited = controls.iter().filter(|control| control.kind == ControlKind::Destination);
+    limited.filter_map(|c| Some((c.name.as_str(), OperatorLimits::of(c.limits)?))).collect()
+}
+
+/// Returns one line per destination that an operator has limited, for `status` and `top`.
+pub(crate) fn limited(controls: &[Control]) -> Vec<String> {
+    let line = |(name, limits): (&str, OperatorLimits)| {
+        let text = format!("destination {name}, by an operator: {}", limits.text(None));
+        escape(&text, LineBreaks::Escape)
+    };
+    limits(controls).into_iter().map(line).collect()
 }
 
 /// Returns one line per paused destination, source and process type, for `status` and `top`.

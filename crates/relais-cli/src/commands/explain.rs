@@ -3,11 +3,16 @@
 use relais::explain::{
     EventDetail, ExplainOutcome, Explanation, Thing, ThingKind, ThingRole, TimelineEvent, explain,
 };
-use relais_core::{id_prefix::CHARACTERS_MIN, process::ProcessEvent};
+use relais_core::{
+    control::Control,
+    id_prefix::{CHARACTERS_MIN, IDS_MAX, is_too_short},
+    process::ProcessEvent,
+};
 use serde_json::json;
 
 use super::{
     CommandContext,
+    control::{OperatorLimits, limits},
     rows::{plain, problem},
 };
 use crate::{
@@ -19,7 +24,7 @@ use crate::{
 pub(crate) async fn run(context: &CommandContext, args: &ExplainArgs) -> Done {
     let (_, store) = context.store().await?;
     match explain(store.as_ref(), &args.id).await? {
-        ExplainOutcome::Nothing if args.id.chars().count() < CHARACTERS_MIN => {
+        ExplainOutcome::Nothing if is_too_short(&args.id) => {
             let id = &args.id;
             Err(CommandError::failed(format!(
                 "nothing has the ID {id}; pass at least {CHARACTERS_MIN} characters of a longer ID"
@@ -31,16 +36,35 @@ pub(crate) async fn run(context: &CommandContext, args: &ExplainArgs) -> Done {
             args.id
         ))),
         ExplainOutcome::Ambiguous(things) => ambiguous(context, &args.id, &things),
-        ExplainOutcome::One(explanation) if context.output.json => {
-            context.output.print_json(&explanation)
+        ExplainOutcome::One(mut explanation) => {
+            let notes = limit_notes(&store.controls().await?, &explanation.things);
+            explanation.notes.extend(notes);
+            if context.output.json {
+                return context.output.print_json(&explanation);
+            }
+            print_history(context, &explanation)
         }
-        ExplainOutcome::One(explanation) => print_history(context, &explanation),
     }
 }
 
+/// Returns a note for each destination of a pending message that an operator has limited.
+fn limit_notes(controls: &[Control], things: &[Thing]) -> Vec<String> {
+    let pending = |name: &str| {
+        let mut rows = things.iter().filter(|thing| thing.name.kind == ThingKind::Outbox);
+        rows.any(|row| row.status == "PENDING" && row.place.as_deref() == Some(name))
+    };
+    let limits = limits(controls).into_iter().filter(|(name, _)| pending(name));
+    let note = |(name, limits): (&str, OperatorLimits)| {
+        format!("an operator has limited destination {name} to {}", limits.text(None))
+    };
+    limits.map(note).collect()
+}
+
 fn ambiguous(context: &CommandContext, id: &str, things: &[Thing]) -> Done {
+    // Of each kind, at most this many IDs are read.
+    let more = things.len() >= IDS_MAX;
     if context.output.json {
-        context.output.print_json(&json!({ "ambiguous": things }))?;
+        context.output.print_json(&json!({ "ambiguous": things, "more": more }))?;
     } else {
         context.output.print(&things_table(context, things))?;
     }
@@ -48,6 +72,9 @@ fn ambiguous(context: &CommandContext, id: &str, things: &[Thing]) -> Done {
     let names = names.join(", ");
     Err(CommandError::Usage(match things.len() {
         1 => format!("nothing has the ID {id}; one message ID begins with it; pass {names}"),
+        _ if more => format!(
+            "{id} is ambiguous; pass one of {names}, or more characters: there may be more matches"
+        ),
         _ => format!("{id} is ambiguous; pass one of {names}"),
     }))
 }

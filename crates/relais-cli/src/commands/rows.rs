@@ -13,6 +13,7 @@ use std::{
 use relais::dead_letters::{DecisionAuthor, DecisionOutcome};
 use relais_core::{
     dead_letter::{Origin, Resolution},
+    id_prefix::{CHARACTERS_MIN, is_too_short},
     inbox::InboxRow,
     inspect::InspectExt,
     outbox::{OutboxRow, OutboxStatus},
@@ -28,6 +29,7 @@ use super::{
     CommandContext,
     control::unknown_destination,
     dead_letter::{DeadLetterContext, Selection, ask, decide, unchanged_text},
+    status::UNDEFINED,
 };
 use crate::{
     args::{DecisionArgs, InboxCommand, OutboxCommand, PageArgs, RetryRow, RowFilters},
@@ -86,7 +88,7 @@ pub(crate) async fn outbox(context: &CommandContext, command: OutboxCommand) -> 
             let now = store.overview().await?.now;
             let lines = rows.iter().map(|row| {
                 let waits = !row.status.is_terminal() && !settings.delivers_to(&row.destination);
-                outbox_line(row, now, waits.then_some("waits: no [[destination]] names it"))
+                outbox_line(row, now, waits.then_some(UNDEFINED))
             });
             let shown = table(&context.output, &OUTBOX_COLUMNS, lines);
             print_list(context, &shown, rows.len(), list.page.limit, last)
@@ -262,7 +264,11 @@ fn show_inbox(context: &CommandContext, mut row: InboxRow) -> Done {
 }
 
 pub(super) fn not_found(what: &str, id: &str) -> CommandError {
-    CommandError::failed(format!("no {what} entry has the ID {id}"))
+    let next = match is_too_short(id) {
+        true => format!("; pass at least {CHARACTERS_MIN} characters of a longer ID"),
+        false => String::new(),
+    };
+    CommandError::failed(format!("no {what} entry has the ID {id}{next}"))
 }
 
 /// A row whose dead letter is retried.

@@ -6,7 +6,10 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use relais::observe::configuration_conflicts;
 use relais_core::{
@@ -14,6 +17,7 @@ use relais_core::{
     control::{Control, Pause},
     inspect::InspectExt,
     query::{Backlog, Count, Overview, ParkedKey, is_estimated},
+    report::{REPORT_KEPT, Report},
     time::Timestamp,
 };
 use serde::Serialize;
@@ -23,7 +27,10 @@ use self::{
     guards::DestinationGuards,
     tables::{destinations_table, handlers_table, jobs_table, workers},
 };
-use super::{CommandContext, control};
+use super::{
+    CommandContext,
+    control::{self, OperatorLimits},
+};
 use crate::{
     args::StatusArgs,
     failure::Done,
@@ -33,6 +40,8 @@ use crate::{
 
 /// Most parked keys listed by name.
 const PARKED_SHOWN: usize = 10;
+/// The note of a destination that only rows name.
+pub(super) const UNDEFINED: &str = "waits: no [[destination]] names it";
 /// Most bulk jobs read; open ones come first.
 const JOBS_MAX: usize = 50;
 
@@ -49,6 +58,8 @@ struct Status {
     guards_unknown: Option<String>,
     bulk_jobs: Vec<BulkJob>,
     paused: Vec<PausedItem>,
+    /// Workers that were lost within [`REPORT_KEPT`].
+    lost_workers: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,6 +80,7 @@ struct DestinationStatus {
     external: bool,
     /// The configured rate.
     rate: Option<String>,
+    operator_limits: Option<OperatorLimits>,
     /// The state in the running process; absent if none answers.
     guards: Option<DestinationGuards>,
     /// The processes that configure it differently.
@@ -81,6 +93,7 @@ struct HandlerStatus {
     /// As operators name it: `@billing`.
     name: String,
     rate: Option<String>,
+    operator_limits: Option<OperatorLimits>,
     guards: Option<DestinationGuards>,
 }
 
@@ -97,11 +110,19 @@ pub(crate) async fn status(context: &CommandContext, args: &StatusArgs) -> Done 
     let guards_unknown = guards.as_ref().err().cloned();
     let guards = guards.unwrap_or_default();
     let mut destinations = destinations(&settings, &overview.backlogs, &guards);
-    let conflicts = configuration_conflicts(&store.reports().await?);
+    let reports = store.reports().await?;
+    let conflicts = configuration_conflicts(&reports);
+    let limits = control::limits(&controls);
     for destination in &mut destinations {
-        destination.conflict = conflicts.get(&destination.backlog.destination).cloned();
+        let name = &destination.backlog.destination;
+        destination.conflict = conflicts.get(name).cloned();
+        destination.operator_limits = limits.get(name.as_str()).cloned();
     }
-    let handlers = handlers(&settings, &guards);
+    let mut handlers = handlers(&settings, &guards);
+    for handler in &mut handlers {
+        handler.operator_limits = limits.get(handler.name.as_str()).cloned();
+    }
+    let lost_workers = lost_workers(&overview, &reports);
     let store = settings.store.url.to_string();
     let paused = controls.iter().filter_map(|control| {
         let (kind, name) = (control.kind.as_str(), control.name.clone());
@@ -117,6 +138,7 @@ pub(crate) async fn status(context: &CommandContext, args: &StatusArgs) -> Done 
         guards_unknown,
         bulk_jobs,
         paused,
+        lost_workers,
     };
     if context.output.json {
         return context.output.print_json(&status);
@@ -148,6 +170,7 @@ fn destinations(
                 defined: settings.delivers_to(&backlog.destination),
                 external: settings.external.contains(&backlog.destination),
                 rate: defined.and_then(|d| d.limits.rate).map(show_rate),
+                operator_limits: None,
                 guards: guards.get(&backlog.destination).cloned(),
                 conflict: None,
                 backlog,
@@ -163,9 +186,20 @@ fn handlers(
     let one = |handler: &HandlerConfig| {
         let name = handler.target();
         let rate = handler.limits.rate.map(show_rate);
-        HandlerStatus { rate, guards: guards.get(&name).cloned(), name }
+        HandlerStatus { rate, operator_limits: None, guards: guards.get(&name).cloned(), name }
     };
     settings.handlers.iter().map(one).collect()
+}
+
+/// Returns the workers that were lost as recently as the console shows them.
+fn lost_workers(overview: &Overview, reports: &[Report]) -> Vec<String> {
+    let kept = i64::try_from(REPORT_KEPT.as_micros()).unwrap_or(i64::MAX);
+    let is_recent = |report: &&Report| overview.now.0.saturating_sub(report.reported_at.0) <= kept;
+    let recent: BTreeSet<&str> =
+        reports.iter().filter(is_recent).map(|report| report.worker.as_str()).collect();
+    let lost = overview.workers.iter().filter(|worker| !worker.alive);
+    let lost: BTreeSet<&str> = lost.map(|worker| worker.worker.as_str()).collect();
+    lost.intersection(&recent).map(|name| (*name).to_owned()).collect()
 }
 
 fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Control]) -> String {
@@ -189,6 +223,9 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
     out.push_str(&processes(output, &status.overview));
     for line in control::paused(controls, *now) {
         let _ = writeln!(out, "paused        {}", output.paint(&line, Tone::Waiting));
+    }
+    for line in control::limited(controls) {
+        let _ = writeln!(out, "limited       {}", output.paint(&line, Tone::Waiting));
     }
     let open = status.overview.dead_letters_open;
     let hint = if open > 0 { " (relais dead-letter list)" } else { "" };
@@ -226,7 +263,7 @@ fn show(output: &Output, status: &Status, parked: &[ParkedKey], controls: &[Cont
             let _ = writeln!(out, "{}", escape(&line, LineBreaks::Escape));
         }
     }
-    let _ = write!(out, "\n{}", workers(output, &status.overview));
+    let _ = write!(out, "\n{}", workers(output, &status.overview, status.lost_workers.len()));
     out
 }
 
@@ -264,9 +301,8 @@ fn without_worker(overview: &Overview) -> impl Iterator<Item = String> {
 }
 
 impl DestinationStatus {
-    /// Returns the rate in force, or the configured one if no running process answers.
-    fn limit(&self) -> Option<&str> {
-        self.guards.as_ref().and_then(|guards| guards.rate.as_deref()).or(self.rate.as_deref())
+    fn limit(&self) -> Option<String> {
+        limit(self.guards.as_ref(), self.rate.as_deref(), self.operator_limits.as_ref())
     }
 
     /// Returns the reason why deliveries are suspended, and the time of the next call.
@@ -281,8 +317,27 @@ impl DestinationStatus {
         let open = self.suspension().or(contact).map(|why| format!("{destination} {why}"));
         let failing = failing_text(*failing_keys, failing.as_ref(), now);
         let more = self.conflict.clone().into_iter().chain(failing);
-        open.into_iter().chain(more.map(move |text| format!("{destination}: {text}")))
+        let undefined = (!self.defined).then(|| format!("{destination} {UNDEFINED}"));
+        let open = undefined.into_iter().chain(open);
+        open.chain(more.map(move |text| format!("{destination}: {text}")))
     }
+}
+
+impl HandlerStatus {
+    fn limit(&self) -> Option<String> {
+        limit(self.guards.as_ref(), self.rate.as_deref(), self.operator_limits.as_ref())
+    }
+}
+
+/// Returns the rate in force, or the configured one if no running process answers, and the concurrency if an
+/// operator has set it.
+fn limit(
+    guards: Option<&DestinationGuards>,
+    configured: Option<&str>,
+    operator: Option<&OperatorLimits>,
+) -> Option<String> {
+    let rate = guards.and_then(|guards| guards.rate.as_deref()).or(configured);
+    operator.map_or_else(|| rate.map(str::to_owned), |limits| Some(limits.text(rate)))
 }
 
 /// Returns the state of a job and the next step.

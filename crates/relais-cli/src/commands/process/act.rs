@@ -6,7 +6,7 @@ use relais::process::ActError;
 use relais_core::{
     delivery::Problem,
     inspect::InspectExt,
-    process::{Action, Process, ProcessFilter},
+    process::{Action, Process, ProcessFilter, ProcessStatus},
     query::PAGE_MAX,
     store::StoreDriver,
 };
@@ -183,6 +183,16 @@ fn refusal(error: ActError) -> Result<Problem, CommandError> {
     }
 }
 
+/// Returns the next step after an action that leaves the process paused, although its aim was to continue.
+fn resume_hint(action: Action, process: &Process) -> String {
+    match (action, process.status) {
+        (Action::SkipStep | Action::Compensate, ProcessStatus::Paused) => {
+            format!("; it continues after `relais process resume {}`", process.process_id)
+        }
+        _ => String::new(),
+    }
+}
+
 fn print_results(
     context: &CommandContext,
     deed: ActionText,
@@ -203,7 +213,8 @@ fn print_results(
         let step = process.current_step.as_deref();
         let step = step.map(|step| format!(", step {step}")).unwrap_or_default();
         let (name, status) = (name(process), process.status.as_str());
-        context.output.print(&format!("{name}: {} done; now {status}{step}", deed.word))?;
+        let next = resume_hint(deed.action, process);
+        context.output.print(&format!("{name}: {} done; now {status}{step}{next}", deed.word))?;
     }
     if changed.is_empty() && unchanged.is_empty() { context.output.print("none") } else { Ok(()) }
 }

@@ -1,6 +1,6 @@
 //! The tables of `relais status`.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::fmt::Write;
 
 use relais_core::{
     bulk::BulkJob,
@@ -34,7 +34,8 @@ pub(super) fn destinations_table(
         let DestinationStatus { backlog, defined, external, guards, .. } = destination;
         let (breaker, calls) = guards::show(guards.as_ref());
         let note = match (defined, external) {
-            (false, _) => "waits: no [[destination]] names it",
+            // The reason is in a line below, where it has room.
+            (false, _) => "waits",
             (true, true) => "external",
             (true, false) => "",
         };
@@ -45,7 +46,7 @@ pub(super) fn destinations_table(
             (backlog.failing_keys.to_string(), failing_tone(backlog)),
             plain(backlog.oldest.map_or_else(|| "-".to_owned(), |at| age(at, now))),
             breaker,
-            plain(destination.limit().unwrap_or("-")),
+            plain(destination.limit().unwrap_or_else(|| "-".to_owned())),
             plain(calls),
             (note.to_owned(), Tone::Waiting),
         ]
@@ -62,8 +63,8 @@ pub(super) fn handlers_table(output: &Output, all: &[HandlerStatus]) -> String {
         [TableColumn::Text("HANDLER"), TableColumn::Text("BREAKER"), TableColumn::Text("LIMIT")];
     let lines = all.iter().map(|handler| {
         let (breaker, _) = guards::show(handler.guards.as_ref());
-        let limit = handler.guards.as_ref().and_then(|guards| guards.rate.as_deref());
-        vec![plain(&handler.name), breaker, plain(limit.or(handler.rate.as_deref()).unwrap_or("-"))]
+        let limit = handler.limit().unwrap_or_else(|| "-".to_owned());
+        vec![plain(&handler.name), breaker, plain(limit)]
     });
     table(output, &COLUMNS, lines)
 }
@@ -90,13 +91,13 @@ pub(super) fn jobs_table(output: &Output, jobs: &[BulkJob], now: Timestamp) -> S
     table(output, &COLUMNS, lines)
 }
 
-pub(super) fn workers(output: &Output, overview: &Overview) -> String {
+pub(super) fn workers(output: &Output, overview: &Overview, lost: usize) -> String {
     const COLUMNS: [TableColumn; 3] =
         [TableColumn::Text("SCOPE"), TableColumn::Text("WORKER"), TableColumn::Number("LANES")];
     if overview.workers.is_empty() {
         return "no worker was active in the last hour; `relais run` starts one".to_owned();
     }
-    let (alive, lost): (Vec<&WorkerRow>, Vec<_>) = overview.workers.iter().partition(|w| w.alive);
+    let alive: Vec<&WorkerRow> = overview.workers.iter().filter(|worker| worker.alive).collect();
     let lines = alive
         .iter()
         .map(|worker| vec![plain(&worker.scope), plain(&worker.worker), plain(worker.lanes)]);
@@ -104,10 +105,10 @@ pub(super) fn workers(output: &Output, overview: &Overview) -> String {
         0 => "no worker is running; `relais run` starts one".to_owned(),
         _ => table(output, &COLUMNS, lines),
     };
-    let names: BTreeSet<&str> = lost.iter().map(|worker| worker.worker.as_str()).collect();
-    if !names.is_empty() {
-        let plural = if names.len() == 1 { "" } else { "s" };
-        let lost = format!("{} worker{plural} lost recently (no clean shutdown)", names.len());
+    if lost > 0 {
+        let plural = if lost == 1 { "" } else { "s" };
+        let lost =
+            format!("{lost} worker{plural} lost in the last ten minutes (no clean shutdown)");
         let _ = write!(out, "\n{}", output.paint(&lost, Tone::Waiting));
     }
     out

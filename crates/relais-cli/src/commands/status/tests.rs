@@ -1,14 +1,18 @@
 //! The texts of `relais status` about waiting rows and jobs.
 
+use std::time::Duration;
+
 use relais_core::{
     bulk::{BulkJob, Phase},
-    query::{Backlog, Count, FailingRow, Overview},
+    control::{Control, ControlKind, LimitChange},
+    query::{Backlog, Count, FailingRow, Overview, WorkerRow},
+    report::Report,
     time::Timestamp,
 };
 use uuid::Uuid;
 
-use super::{DestinationStatus, Status, guards::DestinationGuards, show};
-use crate::output::Output;
+use super::{DestinationStatus, Status, guards::DestinationGuards, lost_workers, show};
+use crate::{commands::control::limits, output::Output};
 
 fn status(guards: Option<DestinationGuards>, bulk_jobs: Vec<BulkJob>) -> Status {
     let overview = Overview {
@@ -34,6 +38,7 @@ fn status(guards: Option<DestinationGuards>, bulk_jobs: Vec<BulkJob>) -> Status 
         defined: true,
         external: false,
         rate: None,
+        operator_limits: None,
         guards,
         conflict: None,
     };
@@ -46,6 +51,7 @@ fn status(guards: Option<DestinationGuards>, bulk_jobs: Vec<BulkJob>) -> Status 
         guards_unknown: None,
         bulk_jobs,
         paused: Vec::new(),
+        lost_workers: Vec::new(),
     }
 }
 
@@ -134,4 +140,79 @@ fn a_failing_key_is_shown_beside_healthy_ones() {
     let json = serde_json::to_value(&status).unwrap();
     assert_eq!(json["destinations"][0]["failing"]["attempts"], 4, "{json}");
     assert_eq!(json["destinations"][0]["failing_keys"], 1, "{json}");
+}
+
+#[test]
+fn limits_of_an_operator_are_shown_with_rate_and_concurrency() {
+    let control = |rate, concurrency| Control {
+        kind: ControlKind::Destination,
+        name: "contacts".into(),
+        pause: None,
+        limits: LimitChange { rate, concurrency },
+        limits_changed: 1,
+        breaker_resets: 0,
+    };
+    let output = Output { json: false, color: false, terminal: false, width: None };
+    let second = Duration::from_secs(1);
+    for (rate, concurrency, expected) in [
+        (None, Some(1), "50/s, 1 at a time"),
+        (Some((5, second)), Some(2), "5/s, 2 at a time"),
+        (Some((5, second)), None, "5/s"),
+        (None, None, "50/s"),
+    ] {
+        let controls = [control(rate, concurrency)];
+        let mut status = status(None, Vec::new());
+        let destination = &mut status.destinations[0];
+        destination.rate = Some("50/s".to_owned());
+        destination.operator_limits = limits(&controls).remove("contacts");
+        assert_eq!(destination.limit().as_deref(), Some(expected));
+        let json = serde_json::to_value(&status).unwrap();
+        let set = &json["destinations"][0]["operator_limits"];
+        assert_eq!(set["concurrency"].as_u64(), concurrency.map(u64::from), "{json}");
+        let text = show(&output, &status, &[], &controls);
+        assert!(text.contains(&format!("  {expected}  ")), "{text}");
+        let line = "limited       destination contacts, by an operator: ";
+        assert_eq!(text.contains(line), rate.is_some() || concurrency.is_some(), "{text}");
+    }
+}
+
+#[test]
+fn workers_that_were_lost_more_than_ten_minutes_ago_are_left_out() {
+    let mut status = status(None, Vec::new());
+    status.overview.now = Timestamp(3_600_000_000);
+    let worker = |name: &str| WorkerRow {
+        scope: "inbox".into(),
+        worker: name.to_owned(),
+        lanes: 0,
+        alive: false,
+    };
+    status.overview.workers = ["unreported", "old", "new", "new"].map(worker).to_vec();
+    let report = |name: &str, seconds_ago: i64| Report {
+        worker: name.to_owned(),
+        host: "h".to_owned(),
+        pid: 1,
+        version: "1".to_owned(),
+        started_at: Timestamp(0),
+        reported_at: Timestamp(status.overview.now.0 - seconds_ago * 1_000_000),
+        alive: false,
+        figures: String::new(),
+    };
+    let lost = lost_workers(&status.overview, &[report("old", 601), report("new", 599)]);
+    assert_eq!(lost, ["new"]);
+    status.lost_workers = lost;
+    let text = printed(&status);
+    assert!(text.contains("1 worker lost in the last ten minutes (no clean shutdown)"), "{text}");
+    status.lost_workers.clear();
+    assert!(!printed(&status).contains("lost"));
+}
+
+#[test]
+fn the_reason_of_a_destination_that_waits_is_whole_on_80_columns() {
+    let mut status = status(None, Vec::new());
+    status.destinations[0].defined = false;
+    status.destinations[0].rate = Some("1000/s".to_owned());
+    let output = Output { json: false, color: false, terminal: true, width: Some(80) };
+    let text = show(&output, &status, &[], &[]);
+    assert!(text.contains("\ncontacts waits: no [[destination]] names it\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     commands::status::{
-        failing_text,
+        UNDEFINED, failing_text,
         guards::{self, DestinationGuards},
     },
     output::{LineBreaks, Tone, age, elide, escape, wrap},
@@ -33,8 +33,6 @@ const BESIDE_NAME: usize = 60;
 
 /// The indent of details below the line of a destination.
 const DETAIL_INDENT: &str = "     ";
-/// The note of a destination that only rows name.
-const UNDEFINED: &str = "waits: no [[destination]] names it";
 
 /// A piece of a line.
 pub(super) type Piece = (String, Tone);
@@ -117,6 +115,8 @@ pub(super) fn picture(scene: &TopView<'_>) -> Vec<Line> {
     lines.extend(flow(scene));
     let paused = scene.state.paused.iter();
     lines.extend(paused.map(|line| vec![(format!(" paused       {line}"), Tone::Waiting)]));
+    let limited = scene.state.limited.iter();
+    lines.extend(limited.map(|line| vec![(format!(" limited      {line}"), Tone::Waiting)]));
     lines.push(Line::new());
     lines.extend(destinations(scene));
     lines.push(Line::new());

@@ -35,6 +35,9 @@ pub(super) struct TopState {
     /// Pauses of operators, as text.
     #[serde(default)]
     pub(super) paused: Vec<String>,
+    /// Limits of operators, as text.
+    #[serde(default)]
+    pub(super) limited: Vec<String>,
     /// The process that answers; its list of workers is a few seconds old.
     #[serde(default, skip_serializing)]
     pub(super) worker: Option<String>,
@@ -105,7 +108,9 @@ impl StateReader {
 
     pub(super) async fn read(&mut self) -> Result<TopState, CommandError> {
         let mut state = self.rows().await?;
-        state.paused = control::paused(&self.store.controls().await?, state.now);
+        let controls = self.store.controls().await?;
+        state.paused = control::paused(&controls, state.now);
+        state.limited = control::limited(&controls);
         Ok(state)
     }
 

@@ -13,7 +13,7 @@ pub(in crate::commands::top) fn state(seconds: i64, received: u64, dispatched: u
     let until = "2026-11-17T05:00:00.000Z";
     let state = json!({
         "now": now, "inbox_oldest": oldest, "dead_letters_open": 2, "parked_keys": 1, "timers_due": 0,
-        "processes_need_operator": 1,
+        "processes_need_operator": 1, "limited": ["destination orders, by an operator: 1 at a time"],
         "inbox": [counted("RECEIVED", 3), counted("PROCESSED", received - 3)],
         "outbox": [counted("PENDING", 7), counted("DISPATCHED", dispatched)],
         "processes": [counted("PAUSED", 1), counted("RUNNING", 0)],
@@ -58,6 +58,7 @@ fn the_picture_shows_rates_depths_ages_breakers_and_workers() {
         "MSG/S",
         "8 pending",
         "dead letters 2, parked keys 1",
+        "limited      destination orders, by an operator: 1 at a time",
         "> orders",
         "open      HTTP_503: down",
         "rate limit 50/s",
