@@ -87,19 +87,6 @@ pub async fn control(
     Ok(store.control(order).await?)
 }
 
-/// Parses `50/s`, `100/m` or `5/h`.
-pub fn parse_rate(text: &str) -> Option<(u32, Duration)> {
-    let (calls, period) = text.trim().split_once('/')?;
-    let seconds = match period.trim() {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        _ => return None,
-    };
-    let calls = calls.trim().parse().ok().filter(|calls| *calls > 0)?;
-    Some((calls, Duration::from_secs(seconds)))
-}
-
 /// Returns every name of a kind: declared, reported, controlled, or named by rows.
 pub async fn known(
     store: &dyn StoreDriver,

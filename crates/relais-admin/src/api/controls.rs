@@ -1,8 +1,11 @@
 //! Controls of operators while relais runs: pauses, limits, resets of circuit breakers.
 
 use axum::{extract::State, http::StatusCode};
-use relais::control::{ControlError, control, parse_rate};
-use relais_core::control::{ControlChange, ControlKind, ControlOrder, LimitChange};
+use relais::control::{ControlError, control};
+use relais_core::{
+    control::{ControlChange, ControlKind, ControlOrder, LimitChange},
+    setting::quantity,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, run};
@@ -72,10 +75,8 @@ pub(crate) async fn limit_destination(
         return Err(ApiProblem::unprocessable("INVALID", text));
     }
     let rate = limits.rate.flatten().map(|text| {
-        parse_rate(&text.0).ok_or_else(|| {
-            let text = "`rate` must be a number and a unit of time, for example 50/s, 100/m or 5/h";
-            ApiProblem::unprocessable("INVALID", text)
-        })
+        let rate = quantity::rate(&text.0).map(|rate| (rate.calls, rate.period));
+        rate.map_err(|why| ApiProblem::unprocessable("INVALID", format!("`rate` {why}")))
     });
     let wanted = LimitChange {
         rate: rate.transpose()?,

@@ -191,6 +191,10 @@ fn a_limit_is_a_rate_and_a_whole_number_of_calls() {
     assert_eq!(entry(1), (json!("destination.limited"), json!(values)));
     let wrong = limit(json!({"concurrency": "2"})).problem(422, "INVALID")["detail"].to_string();
     assert!(wrong.contains("expected a number") && !wrong.contains("f64"), "{wrong}");
+    for (rate, expected) in [("0/s", "at least one call per period"), ("fast", "is not a rate")] {
+        let wrong = limit(json!({ "rate": rate })).problem(422, "INVALID")["detail"].to_string();
+        assert!(wrong.contains(expected) && wrong.contains("`rate`"), "{wrong}");
+    }
 }
 
 #[test]
