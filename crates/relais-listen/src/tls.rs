@@ -125,6 +125,11 @@ fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     };
     let chain: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    // A file without a certificate is read without an error.
+    let chain = chain.and_then(|chain| match chain.is_empty() {
+        true => Err(pem::Error::NoItemsFound),
+        false => Ok(chain),
+    });
     let chain = chain.map_err(|error| wrong(certificate, "TLS certificate", error))?;
     let private = PrivateKeyDer::from_pem_file(key)
         .map_err(|error| wrong(key, "private key of the TLS certificate", error))?;
@@ -168,5 +173,8 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &reload()), "an invalid file is not used");
         write(folder.path());
         assert!(!Arc::ptr_eq(&first, &reload()));
+        fs::write(&certificate, "nonsense").unwrap();
+        let error = Tls::load(&certificate, &key).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read the TLS certificate from"), "{error}");
     }
 }

@@ -77,7 +77,8 @@ fn the_owner_makes_the_tables_and_runtime_does_the_work() {
             "other_programs"
         ])
     );
-    let needs = format!("GRANT SELECT, INSERT ON relais_audit TO {}_runtime", cast.schema.name);
+    let schema = &cast.schema.name;
+    let needs = format!("GRANT SELECT, INSERT ON {schema}.relais_audit TO {schema}_runtime");
     assert_said(&runtime.relais(&["check"]), 1, &[&needs]);
     assert_said(&runtime.relais(&["run"]), 1, &["relais migrate --roles"]);
     cast.grant();

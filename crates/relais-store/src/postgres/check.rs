@@ -29,8 +29,9 @@ pub(super) async fn check(
     let missing = client.query(sql!("missing_privileges"), &[]).await?;
     if !missing.is_empty() {
         let grant = |row: &tokio_postgres::Row| {
-            let (table, privileges): (&str, &str) = (row.get(0), row.get(1));
-            format!("GRANT {privileges} ON {table} TO {}", server.role)
+            let (table, privileges, role): (&str, &str, &str) =
+                (row.get(0), row.get(1), row.get(2));
+            format!("GRANT {privileges} ON {table} TO {role}")
         };
         let grants: Vec<String> = missing.iter().map(grant).collect();
         return Err(StoreError::setup(format!(

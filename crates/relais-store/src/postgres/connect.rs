@@ -120,7 +120,7 @@ pub(super) async fn by_url(
         other => return other,
     };
     if encryption.mode != SslMode::Prefer {
-        return Err(StoreError::setup(format!("{text}; {}", tls_next(encryption.trust))));
+        return Err(StoreError::setup(format!("{text}; {}", tls_next(encryption.trust, &text))));
     }
     let mut connected = by_config(config, None, options, marks).await?;
     connected.warnings.push(format!(
@@ -135,9 +135,21 @@ const NO_TLS: &str = "error performing TLS handshake";
 /// The server's words for a connection that no rule allows.
 const NO_RULE: &str = "no pg_hba.conf entry";
 
-fn tls_next(trust: Trust) -> &'static str {
+/// The driver's words for a server that has TLS turned off.
+const TLS_OFF: &str = "server does not support TLS";
+
+fn tls_next(trust: Trust, text: &str) -> &'static str {
     match trust {
         Trust::Unchecked => "turn `ssl` on in the server, or set `sslmode=disable`",
+        _ if text.contains(TLS_OFF) => "turn `ssl` on in the server",
+        _ if text.contains("CaUsedAsEndEntity") => {
+            "the certificate of the server is one of an authority (`CA:TRUE`); issue one with `CA:FALSE` for \
+             the server, signed by this authority, and name the authority in `sslrootcert`"
+        }
+        _ if text.contains("UnsupportedCertVersion") => {
+            "the certificate of the server is X.509 version 1; issue one of version 3, with the host in its \
+             subjectAltName"
+        }
         _ => {
             "`sslrootcert` must name the file with the authority that issued the server's \
              certificate; `sslmode=verify-full` also needs the host of the URL in it"
@@ -381,7 +393,24 @@ async fn ask(client: &Client, sql: &str) -> Result<Vec<Option<String>>, StoreErr
 
 #[cfg(test)]
 mod tests {
-    use super::{addresses, check_url};
+    use super::{Trust, addresses, check_url, tls_next};
+
+    #[test]
+    fn an_error_of_tls_names_its_own_next_step() {
+        let cause = "error performing TLS handshake: invalid peer certificate: Other(OtherError(";
+        for (text, next) in [
+            ("error performing TLS handshake: server does not support TLS", "turn `ssl` on"),
+            (&*format!("{cause}CaUsedAsEndEntity))"), "`CA:FALSE`"),
+            (&*format!("{cause}UnsupportedCertVersion))"), "version 3"),
+            (
+                "error performing TLS handshake: invalid peer certificate: UnknownIssuer",
+                "`sslrootcert` must",
+            ),
+        ] {
+            assert!(tls_next(Trust::Host, text).contains(next), "{text}");
+            assert!(tls_next(Trust::Unchecked, text).contains("`sslmode=disable`"));
+        }
+    }
 
     #[test]
     fn hosts_and_ports_are_named_and_nothing_else() {

@@ -105,6 +105,9 @@ const BY_SEQUENCE: [(&str, &str); 3] = [
     ("relais_audit_pkey", "relais_audit"),
 ];
 
+/// PgBouncer's words for a transaction in a mode that has none.
+const STATEMENT_MODE: &str = "not allowed in statement pooling mode";
+
 /// The consequence of a server's error code.
 fn by_code(code: &str, message: &str) -> Failure {
     let state = SqlState::from_code(code);
@@ -121,6 +124,10 @@ fn by_code(code: &str, message: &str) -> Failure {
     let changed = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
     if changed.contains(&state) {
         return Failure::SessionChanged(StoreError::unavailable(text));
+    }
+    if message.contains(STATEMENT_MODE) {
+        let next = "set `pool_mode = transaction` or `session` in pgbouncer.ini";
+        return Failure::Final(StoreError::setup(format!("{text}; {next}")));
     }
     let missing = [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN];
     Failure::Final(if missing.contains(&state) {
@@ -195,6 +202,12 @@ mod tests {
         }
         let text = by_code("42P01", "relation \"relais_outbox\" does not exist").into_store();
         assert!(text.to_string().contains("run `relais migrate`"));
+        let words = "transaction blocks not allowed in statement pooling mode";
+        let pooler = by_code("08P01", words).into_store();
+        assert!(
+            matches!(&pooler, StoreError::Setup(text) if text.contains("pool_mode")),
+            "{pooler}"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 -- What this role may not do although relais must: what `roles.sql` grants runtime, no more and no less.
--- The audit is only ever added to. Tables that are not there are not asked about.
-SELECT n.name, string_agg(p.privilege, ', ')
+-- The audit is only ever added to. Tables that are not there are not asked about. Names are quoted as needed.
+SELECT format('%I.%I', s.nspname, n.name), string_agg(p.privilege, ', ' ORDER BY p.at), quote_ident(current_user)
 FROM (VALUES ('relais_schema', 'SELECT'),
              ('relais_inbox', 'SELECT INSERT UPDATE DELETE'),
              ('relais_outbox', 'SELECT INSERT UPDATE DELETE'),
@@ -30,7 +30,9 @@ FROM (VALUES ('relais_schema', 'SELECT'),
              ('relais_outbox_id_seq', 'SELECT'),
              ('relais_audit_id_seq', 'SELECT'),
              ('relais_bulk_job_moved_seq', 'SELECT')) AS n (name, needed)
-CROSS JOIN LATERAL regexp_split_to_table(n.needed, ' ') AS p (privilege)
-WHERE NOT has_table_privilege(to_regclass(n.name), p.privilege)
-GROUP BY n.name
+JOIN pg_class AS c ON c.oid = to_regclass(n.name)
+JOIN pg_namespace AS s ON s.oid = c.relnamespace
+CROSS JOIN LATERAL regexp_split_to_table(n.needed, ' ') WITH ORDINALITY AS p (privilege, at)
+WHERE NOT has_table_privilege(c.oid, p.privilege)
+GROUP BY s.nspname, n.name
 ORDER BY n.name
