@@ -382,14 +382,18 @@ async fn a_final_answer_to_a_command_is_a_reply_and_a_missing_one_a_dead_letter(
         ("retry", vec![busy(), busy()]),
         ("park", vec![RemoteReply::Refused(Outcome::park("ASK", "an operator decides"))]),
         ("reject", vec![RemoteReply::Failed(Delivery::reject("HTTP_422", "refused"))]),
-        ("cut", vec![cut(), cut()]),
+        ("cut", vec![cut(), cut(), cut()]),
         ("invalid", vec![RemoteReply::invalid("no"), RemoteReply::invalid("no")]),
+        ("later", vec![RemoteReply::Done { messages: Vec::new(), data: Some("[2]".into()) }]),
     ]);
     let settings = DestinationSettings { retry: settings().retry.attempts_max(2), ..settings() };
     let (mut worker, _) = worker_of(&bench, Scope::of_inbox("@shop"), &service, settings).await;
+    run_until_idle(&mut worker).await;
+    // The service works after the call was cut: only then the next ones use attempts.
+    bench.store.accept(vec![command("later")], Vec::new()).await.unwrap();
     for _ in 0..2 {
-        run_until_idle(&mut worker).await;
         bench.make_due();
+        run_until_idle(&mut worker).await;
     }
     assert_eq!(
         bench.texts(
@@ -399,6 +403,7 @@ async fn a_final_answer_to_a_command_is_a_reply_and_a_missing_one_a_dead_letter(
         [
             "done relais.HandlerDone [1]",
             r#"fail relais.HandlerFailed {"code":"NO","message":"never"}"#,
+            "later relais.HandlerDone [2]",
             r#"reject relais.HandlerFailed {"code":"HTTP_422","message":"refused"}"#,
             r#"retry relais.HandlerFailed {"code":"BUSY","message":"later"}"#,
         ]
