@@ -89,7 +89,7 @@ pub(super) fn all() -> Vec<Property<RelayModel>> {
     ]
 }
 
-/// What must be reachable where operators fail rows.
+/// The states that must be reachable where operators fail rows.
 pub(super) fn of_failed_rows() -> Property<RelayModel> {
     Property::sometimes(FAILED_IN_FLIGHT, failed_in_flight)
 }

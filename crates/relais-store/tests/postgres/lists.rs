@@ -1,15 +1,19 @@
 //! Lists of operators read no history, planned as in a session of relais. By key they need the indexes of
 //! `docs/postgresql.md`, which relais does not create itself.
 
+use relais_core::{inspect::InspectExt, process::ProcessFilter};
+
 use crate::{
     bed::Bed,
-    mark::{buffers_of, fill},
+    fetch_cost::{buffers_of, fill},
 };
 
 /// Rows of a long history.
 const HISTORY: usize = 100_000;
 /// Rows of each key.
 const ROWS_OF_KEY: usize = 10;
+/// Rows that a page of the console looks at; their index entries fit into few pages.
+const ROWS_OF_PAGE: usize = 5_000;
 /// Buffers that a few rows may need, each in a page of its own, and the pages of the indexes above them.
 const BUFFERS_MAX: i64 = 100;
 
@@ -93,4 +97,46 @@ async fn a_list_of_open_dead_letters_reads_no_resolved_ones() {
     let values = "'open', NULL, NULL, NULL, NULL, 100, NULL, NULL, NULL, NULL, NULL";
     let read = buffers_of(&bed, sql, types, values).await;
     assert!(read < BUFFERS_MAX, "{read}");
+    let sql = include_str!("../../src/postgres/sql/dead_letters_of.sql");
+    let of_message = buffers_of(&bed, sql, "text, text, bigint", "'m-7', NULL, 100").await;
+    assert!(of_message < BUFFERS_MAX, "{of_message} for those of one message");
+}
+
+#[tokio::test]
+async fn a_page_of_the_console_reads_no_more_than_its_own_rows() {
+    let Some(bed) = bed().await else { return };
+    bed.raw.batch_execute("VACUUM ANALYZE relais_inbox, relais_outbox").await.unwrap();
+    let reach = [
+        include_str!("../../src/postgres/sql/reach_inbox.sql"),
+        include_str!("../../src/postgres/sql/reach_outbox.sql"),
+    ];
+    for sql in reach {
+        for status in ["NULL", "'FAILED'", "'PENDING'", "'RECEIVED'"] {
+            let values = format!("{status}, NULL, {ROWS_OF_PAGE}, NULL");
+            let read = buffers_of(&bed, sql, "text, bigint, bigint, bigint", &values).await;
+            assert!(read < BUFFERS_MAX, "{read} for {status} of {sql}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_processes_of_a_key_reads_no_others() {
+    let Some(bed) = Bed::new().await else { return };
+    let fill = format!(
+        "INSERT INTO relais_process (process_id, process_type, definition, business_key, released_key, status, data, \
+         version, created_at)
+         SELECT gen_random_uuid(), 'order', 1, CASE n % 2 WHEN 0 THEN 'b-' || n / 2 END,
+                CASE n % 2 WHEN 1 THEN 'b-' || n / 2 END, 'SUCCEEDED', '{{}}', 1, now() - n * INTERVAL '1 second'
+         FROM generate_series(1, {HISTORY}) AS n"
+    );
+    bed.raw.batch_execute(&fill).await.unwrap();
+    bed.raw.batch_execute("VACUUM ANALYZE relais_process").await.unwrap();
+    let sql = include_str!("../../src/postgres/sql/list_processes.sql");
+    let types = "text, text, text, bigint, uuid, bigint";
+    let read = buffers_of(&bed, sql, types, "NULL, NULL, 'b-7', NULL, NULL, 100").await;
+    assert!(read < BUFFERS_MAX, "{read}");
+    let filter =
+        ProcessFilter { business_key: Some("b-7".into()), limit: 100, ..ProcessFilter::default() };
+    let found = bed.store.list_processes(filter).await.unwrap();
+    assert_eq!(found.len(), 2, "one that holds the key, and one that held it: {found:?}");
 }

@@ -13,6 +13,7 @@ mod bulk;
 #[path = "../support/edition.rs"]
 mod edition;
 mod external;
+mod fetch_cost;
 mod golden;
 mod handlers;
 mod hydrate;

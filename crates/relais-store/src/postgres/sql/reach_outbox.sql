@@ -1,15 +1,17 @@
 -- The last of the $3 rows that a page looks at, and whether it is recent enough for others behind it: all
 -- rows in order, or failed ones by their dead letters. None if there are fewer; none for rows that wait if
--- those are few. Sent with its values each time.
+-- those are few. Sent with its values each time. OFFSET 0 makes the join begin with the dead letters.
 WITH few (yes) AS MATERIALIZED (
     SELECT $1::text IS NOT DISTINCT FROM 'PENDING'
            AND (SELECT count(*) <= $3::bigint FROM (SELECT FROM relais_pending LIMIT $3 + 1) AS open)),
 last (id) AS (
     (SELECT o.id
-     FROM (SELECT DISTINCT origin_id FROM relais_dead_letter WHERE $1 = 'FAILED' AND origin = 'outbox') AS d
-     JOIN relais_outbox AS o ON o.id = d.origin_id
-     WHERE o.status = 'FAILED' AND o.id < coalesce($2::bigint, 9223372036854775807)
-     ORDER BY o.id DESC
+     FROM (SELECT DISTINCT origin_id FROM relais_dead_letter
+           WHERE origin = 'outbox' AND origin_id < coalesce($2::bigint, 9223372036854775807)
+           ORDER BY origin_id DESC) AS d
+     CROSS JOIN LATERAL (SELECT * FROM relais_outbox AS o WHERE o.id = d.origin_id OFFSET 0) AS o
+     WHERE $1 = 'FAILED' AND o.status = 'FAILED'
+     ORDER BY d.origin_id DESC
      OFFSET $3 - 1 LIMIT 1)
     UNION ALL
     (SELECT id FROM relais_outbox
