@@ -12,7 +12,7 @@ use relais_core::{
     breaker::{Breaker, BreakerState, FailedCall, OpenCause},
     control::LimitChange,
     delivery::{Delivery, Problem, TargetContact},
-    fault::{Evidence, FailureKind, Fault, Judgement, News, Outlook, judge},
+    fault::{Evidence, Fault, Judgement, News, Outlook, judge},
     lane::Scope,
     limits::{Concurrency, RateLimit},
     message::Category,
@@ -362,21 +362,17 @@ impl LimitsState {
                 if spared { Judgement::TARGET } else { Judgement::MESSAGE }
             }
             Delivery::Held => Judgement::TARGET,
-            Delivery::Wait { .. } => {
-                let times = failure_times(delivery, began_ns, now_ns);
-                let facts = self.evidence.failed(key, times);
-                Judgement { fault: Fault::Target, failures: facts.failures }
-            }
-            // Retry, Busy, Misconfigured, Outage.
+            // Wait, Retry, Busy, Misconfigured, Outage.
             _ => {
                 let times = failure_times(delivery, began_ns, now_ns);
                 let facts = self.evidence.failed(key, times);
-                let failure = delivery.failure().unwrap_or(FailureKind::Unclear);
                 if let Some(cause) = rests_at_once(delivery) {
                     let asked = delivery.problem().and_then(|(_, after)| after);
                     self.breaker.rest(cause, asked, now_ns);
                 }
-                Judgement { fault: judge(failure, &facts), failures: facts.failures }
+                // A message that waits says nothing about its target.
+                let fault = delivery.failure().map_or(Fault::Target, |kind| judge(kind, &facts));
+                Judgement { fault, failures: facts.failures }
             }
         }
     }
