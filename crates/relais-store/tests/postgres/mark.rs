@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use crate::{
     bed::{Bed, fence, message, outbox, poll_once},
+    fetch_cost::fill,
     support::postgres::Role,
 };
 
