@@ -164,4 +164,14 @@ async fn a_reader_sees_everything_and_changes_nothing() {
     )
     .await;
     assert_eq!(bed.count("relais_outbox").await, 1);
+
+    // The printed statements are complete, also in a session that begins in another schema.
+    let grants = text.split_once("run: ").expect("statements").1;
+    assert!(
+        grants.contains(&format!("INSERT ON {}.relais_audit TO ", bed.schema.name())),
+        "{text}"
+    );
+    let owner = bed.schema.client().await;
+    owner.batch_execute(&format!("SET search_path = pg_temp; {grants}")).await.unwrap();
+    reader.check().await.unwrap();
 }
