@@ -53,7 +53,7 @@ impl BulkRelay {
     }
 
     /// Reads rows of the owned lanes without their payloads, except those of some keys, and holds none.
-    pub(super) async fn fetch(
+    pub(crate) async fn fetch(
         &mut self,
         limit: usize,
         mut skip_keys: Vec<String>,

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::{
     remote::{Fault, Outcome, RemoteTarget},
-    support::{Bench, Script, message},
+    support::{Bench, Script, message, on_both},
 };
 use crate::{
     BulkSettings, DestinationSettings, JOB_ROWS_MAX,
@@ -93,6 +93,22 @@ async fn a_backlog_is_sent_in_jobs_in_order_per_key() {
     assert_eq!(remote.jobs(), 3, "one row of a key in each");
     let snapshot = &bench.observer.snapshot().destinations["d"];
     assert_eq!((snapshot.dispatched, snapshot.jobs, snapshot.phase), (5, 3, None));
+}
+
+/// The rows of a plan need not fit in memory.
+#[tokio::test]
+async fn a_plan_reads_no_payloads_and_the_upload_does() {
+    on_both(a_plan_without_payloads).await;
+}
+
+async fn a_plan_without_payloads(bench: Bench) {
+    let remote = RemoteTarget::new();
+    bench.enqueue(&[("a", "a1"), ("b", "b1")]).await;
+    let mut relay = bulk(&bench, "w", &remote, settings()).await;
+    let (_, rows) = relay.fetch(10, Vec::new()).await.unwrap().unwrap();
+    assert_eq!(rows.iter().map(|row| row.payload.as_str()).collect::<Vec<_>>(), [""; 2]);
+    drain_bulk(&bench, &mut relay).await;
+    assert_eq!(remote.applied(), ["a1", "b1"]);
 }
 
 #[tokio::test]

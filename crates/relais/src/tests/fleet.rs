@@ -15,7 +15,7 @@ use relais_store::sqlite::{self, SqliteOptions, SqliteStore};
 use super::{
     inbox::{accept, noting, worker},
     process_support::{Hand, inbox, order, reply},
-    support::Bench,
+    support::{Bench, on_both},
 };
 use crate::{
     App, RunningApp,
@@ -62,7 +62,10 @@ async fn turn(workers: &mut [&mut InboxWorker]) {
 
 #[tokio::test]
 async fn a_type_that_no_live_worker_knows_waits_and_finally_parks_its_key() {
-    let bench = Bench::new().await;
+    on_both(an_unknown_type).await;
+}
+
+async fn an_unknown_type(bench: Bench) {
     accept_types(&bench, &[("x", "Huh"), ("x", "T"), ("y", "T")]).await;
     accept(&bench, &[("4", "{}")]).await;
     let mut old = knowing(&bench, "old", &["T"]).await;
@@ -95,7 +98,10 @@ async fn a_type_that_no_live_worker_knows_waits_and_finally_parks_its_key() {
 
 #[tokio::test]
 async fn lanes_are_handed_over_until_mixed_keys_are_handled_in_order() {
-    let bench = Bench::new().await;
+    on_both(mixed_keys).await;
+}
+
+async fn mixed_keys(bench: Bench) {
     let keys: Vec<String> = (0..5).map(|n| format!("key-{n}")).collect();
     let types = ["A", "B", "B", "A", "A", "B", "A", "B"];
     let mixed = types.iter().enumerate().flat_map(|(n, event_type)| {

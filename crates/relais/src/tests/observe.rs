@@ -286,7 +286,10 @@ async fn a_cleanup_continues_at_once_only_while_many_rows_are_old() {
 
 #[tokio::test]
 async fn a_message_that_is_out_of_order_is_counted_and_explained() {
-    let bench = Bench::new().await;
+    on_both(an_overtaken_message).await;
+}
+
+async fn an_overtaken_message(bench: Bench) {
     let EventAction::Routes(mut routes) = route("T") else { unreachable!() };
     routes[0].version = Some("/v".into());
     let mut worker = worker(&bench, "w", vec![("T", EventAction::Routes(routes))]).await;
@@ -307,7 +310,10 @@ async fn a_message_that_is_out_of_order_is_counted_and_explained() {
 
 #[tokio::test]
 async fn a_message_of_an_ignored_type_is_handled_counted_and_explained() {
-    let bench = Bench::new().await;
+    on_both(an_ignored_message).await;
+}
+
+async fn an_ignored_message(bench: Bench) {
     let mut worker = worker(&bench, "w", vec![("T", EventAction::Ignored)]).await;
     accept(&bench, &[("m1", r#"{"type":"T","of":"k"}"#), ("m2", r#"{"type":"T","of":"k"}"#)]).await;
     run_until_idle(&mut worker).await;
