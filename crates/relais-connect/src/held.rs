@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 
 use relais_core::{inbox::NewInbox, source::SourceBatch};
 
-use crate::prefetch::{BATCH_BYTES_MAX, batch_length};
+#[cfg(any(test, feature = "amqp", feature = "rabbitmq"))]
+use crate::prefetch::BATCH_BYTES_MAX;
+use crate::prefetch::batch_length;
 
 /// A message with what its source needs to settle it.
 pub(crate) trait HeldMessage {
@@ -59,6 +61,7 @@ impl<T: HeldMessage> HeldMessages<T> {
     }
 
     /// Returns whether the next batch of at most `max` messages can have more than there are.
+    #[cfg(any(test, feature = "amqp", feature = "rabbitmq"))]
     pub(crate) fn has_room(&self, max: usize) -> bool {
         self.fresh() < max && self.fresh_bytes < BATCH_BYTES_MAX
     }

@@ -18,6 +18,8 @@ pub mod amqp;
 pub mod amqp_settings;
 #[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
 mod cloudevent;
+#[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
+mod held;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "kafka")]
@@ -40,8 +42,6 @@ pub mod nats;
     allow(dead_code, reason = "a build without the connector checks the settings only")
 )]
 pub mod nats_settings;
-#[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
-mod held;
 #[cfg(any(feature = "amqp", feature = "nats", feature = "rabbitmq"))]
 #[cfg_attr(
     not(feature = "rabbitmq"),

@@ -133,7 +133,7 @@ pub async fn a_batch_read_ahead_follows_the_one_before(fixture: &impl SourceFixt
     read(&mut *source, SOME).await;
     fixture.send(&sent[SOME..2 * SOME]).await;
     let first = first_of(&mut *source, FEW).await;
-    let ahead = soon("a batch read ahead", source.read_ahead(FEW)).await.unwrap();
+    let ahead = soon("a batch read ahead", source.read_ahead(FEW)).await.expect("a batch");
     let behind = ids(&ahead.messages);
     assert!(!behind.is_empty() && ids(&first.messages).iter().all(|id| !behind.contains(id)));
     source.refuse("the database is unavailable".to_owned()).await;
@@ -147,7 +147,7 @@ pub async fn a_batch_read_ahead_follows_the_one_before(fixture: &impl SourceFixt
 
     fixture.send(&sent[2 * SOME..]).await;
     let first = first_of(&mut *source, FEW).await;
-    let ahead = soon("a batch read ahead", source.read_ahead(FEW)).await.unwrap();
+    let ahead = soon("a batch read ahead", source.read_ahead(FEW)).await.expect("a batch");
     assert!(!ahead.messages.is_empty());
     acknowledge(&mut *source, &first).await;
     source.close().await;
