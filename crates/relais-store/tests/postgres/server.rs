@@ -59,7 +59,8 @@ async fn the_error_of_a_role_without_its_privileges_names_the_grant() {
     let taken = format!("REVOKE UPDATE, DELETE ON relais_outbox FROM {role}");
     bed.raw.batch_execute(&taken).await.unwrap();
     let text = refusal(&bed.schema.url()).await;
-    let granted = format!("GRANT UPDATE, DELETE ON relais_outbox TO {role}");
+    let schema = bed.schema.name();
+    let granted = format!("GRANT UPDATE, DELETE ON {schema}.relais_outbox TO {role}");
     assert!(text.contains(&granted), "{text}");
     bed.raw.batch_execute(&granted).await.unwrap();
     bed.store.check().await.unwrap();
