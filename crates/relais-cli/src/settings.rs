@@ -135,6 +135,7 @@ impl Settings {
             && self.processes.is_empty()
             && self.handlers.is_empty()
             && self.destinations.is_empty()
+            && self.adoptions.is_empty()
     }
 
     /// Returns the scheme of the URLs of a source.

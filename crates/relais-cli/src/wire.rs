@@ -219,6 +219,9 @@ pub(crate) async fn app(
     if !settings.adoptions.is_empty() {
         app = app.follow_adopted();
     }
+    for name in &settings.external {
+        app = app.external(name);
+    }
     for event_type in &settings.ignored.event_types {
         app = app.ignore(event_type);
     }

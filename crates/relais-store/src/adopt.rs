@@ -13,6 +13,7 @@ use std::{
 
 use relais_core::{inbox::InboxFate, inspect::AdoptedProblems, store::StoreError};
 use serde::Serialize;
+use uuid::Uuid;
 
 pub use self::layout::{ADOPT_COLUMNS, ADOPT_STATES, AdoptDestination, AdoptPreset, Adoption};
 
@@ -22,6 +23,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 pub(crate) const CHANGES_MAX: usize = 100;
 /// The actor in the audit log.
 pub(crate) const ACTOR: &str = "relais";
+/// `message_id` of a change of an inbox table by an UPDATE: the message is to be handled again. A duplicate has another.
+pub(crate) const BY_UPDATE: Uuid = Uuid::max();
 /// The next step of what an installation creates.
 pub(crate) const INSTALL: &str = "run `relais adopt install`";
 pub(crate) const NOT_MIGRATED: &str =
@@ -86,6 +89,29 @@ pub(crate) struct ReceivedCopy {
     /// It differs from what the row has now.
     pub(crate) is_changed: bool,
     pub(crate) is_for_handler: bool,
+    /// The row of this table that gets its result.
+    pub(crate) row: Option<String>,
+}
+
+/// The decision about a row of an inbox table that has the message of another row.
+pub(crate) enum OtherRow {
+    /// The result of the message, which is known or has no other row.
+    Result,
+    /// The message is handled again.
+    Again,
+    /// The result, once the message is handled: the other row gets it first.
+    Later,
+}
+
+impl ReceivedCopy {
+    /// Decides about another row; `other_is_open` if the row with the result waits for it.
+    pub(crate) fn for_other_row(&self, was_reset: bool, other_is_open: bool) -> OtherRow {
+        match (self.status.as_str(), was_reset) {
+            ("RECEIVED" | "RETRY", _) if other_is_open => OtherRow::Later,
+            ("RECEIVED" | "RETRY", _) | (_, false) => OtherRow::Result,
+            (_, true) => OtherRow::Again,
+        }
+    }
 }
 
 /// Returns whether the result of a row is that of its only copy.
@@ -210,7 +236,13 @@ pub(crate) enum TriggerState {
 }
 
 impl TriggerState {
-    pub(crate) fn problem(&self, table: &str) -> Option<String> {
+    /// Returns what is wrong with them, and what an installation would refuse.
+    pub(crate) fn problems(&self, table: &str, unordered: Option<&String>) -> Vec<String> {
+        let refused = unordered.filter(|_| matches!(self, Self::Missing));
+        self.problem(table).into_iter().chain(refused.cloned()).collect()
+    }
+
+    fn problem(&self, table: &str) -> Option<String> {
         Some(match self {
             Self::Same => return None,
             Self::Missing => format!("{table} has no triggers of relais; {INSTALL}"),
@@ -222,7 +254,9 @@ impl TriggerState {
                 "the functions of relais for {table} were altered, or other roles may execute them; {INSTALL}"
             ),
             Self::Different => {
-                format!("the triggers on {table} were made from another configuration; {INSTALL}")
+                format!(
+                    "the triggers on {table} were made from another configuration or by another version; {INSTALL}"
+                )
             }
         })
     }
@@ -236,6 +270,12 @@ pub(crate) fn late(table: &str, results: i64) -> Option<String> {
              trigger or constraint of the table refuse the UPDATE?"
         )
     })
+}
+
+/// Returns a problem as a comment in SQL.
+pub(crate) fn note(problem: Option<&str>) -> String {
+    let line = |problem: &str| format!("-- {}\n", problem.replace(['\n', '\r'], " "));
+    problem.map(line).unwrap_or_default()
 }
 
 /// Returns the error of a table that cannot be adopted.

@@ -7,7 +7,7 @@ mod remote;
 mod start;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -50,6 +50,8 @@ pub struct App {
     pub(crate) processes: Registry,
     pub(crate) subscribers: BTreeMap<String, Subscriber>,
     destinations: BTreeMap<String, DestinationSetup>,
+    /// Destinations that other programs serve.
+    external: BTreeSet<String>,
     pub(crate) inbox: String,
     handlers: HandlerSettings,
     unknown_type_wait: Duration,
@@ -82,6 +84,7 @@ impl App {
             processes: Registry::default(),
             subscribers: BTreeMap::new(),
             destinations: BTreeMap::new(),
+            external: BTreeSet::new(),
             inbox: String::new(),
             handlers: HandlerSettings::default(),
             unknown_type_wait: UNKNOWN_TYPE_WAIT,
@@ -195,6 +198,13 @@ impl App {
         settings: BulkSettings,
     ) -> Self {
         self.destinations.insert(name.to_owned(), DestinationSetup::Bulk(target, settings));
+        self
+    }
+
+    /// Another program serves this destination: no warning about its messages.
+    #[must_use]
+    pub fn external(mut self, name: &str) -> Self {
+        self.external.insert(name.to_owned());
         self
     }
 

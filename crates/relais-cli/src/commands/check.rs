@@ -19,7 +19,7 @@ use crate::{
 
 /// The error of `relais check` and `relais run` about an empty configuration. Other commands need only the
 /// store.
-pub(super) const IDLE: &str = "the configuration has no [[source]], [[route]], [[process]], [[handler]], \
+pub(super) const IDLE: &str = "the configuration has no [[source]], [[route]], [[process]], [[handler]], [[adopt]], \
      [admin] or [[destination]] that relais itself serves: relais would do nothing; `relais init` writes an example";
 
 /// The result of the check.

@@ -30,7 +30,7 @@ settings! {
         on: Option<NameList> => "none";
         /// the names of `[[destination]]`s to which an answer may send messages
         destinations: Option<NameList> => "none";
-        /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue. `"retry"`: the call is repeated with the longest pause. An answer `park` always parks, an answer `fail` never does
+        /// `"park"`: later messages of the key wait for an operator. `"skip"`: they continue. `"retry"`: the call is repeated with the longest pause. An answer `park` always makes a dead letter and parks, an answer `fail` always makes one and never parks
         on_dead_letter: Word<OnDeadLetter> = OnDeadLetter::default();
     }
 }

@@ -282,7 +282,8 @@ fn rows_of_debezium_are_sent_and_show_nothing(on: Backend) {
     let copy = |n| format!("SELECT status FROM relais_outbox WHERE message_id = '{}'", id(n));
     let life = PresetLife {
         ddl: presets::DEBEZIUM,
-        adopt: adopt("outboxevent", "debezium", "existing = true"),
+        // The ids of the test rise.
+        adopt: adopt("outboxevent", "debezium", "columns = { created_at = 'id' }\nexisting = true"),
         insert: |n| {
             let id = id(n);
             format!(

@@ -13,7 +13,7 @@ on_both_databases!(
     a_row_that_two_handlers_share_is_refused,
 );
 
-fn handler(shop: &Shop, name: &str) -> String {
+pub(super) fn handler(shop: &Shop, name: &str) -> String {
     format!(
         "[[handler]]\nname = \"{name}\"\nkind = \"http\"\non = \"inbox_min\"\nallow_private = true\n\
          url = \"http://{}/{name}\"\n[handler.retry]\nattempts = 2\nfirst = \"10ms\"\nmax = \"20ms\"\n",
@@ -21,7 +21,7 @@ fn handler(shop: &Shop, name: &str) -> String {
     )
 }
 
-const ADOPT: &str = "[[adopt]]\ntable = 'inbox_min'\npreset = \"minimal-inbox\"\n";
+pub(super) const ADOPT: &str = "[[adopt]]\ntable = 'inbox_min'\npreset = \"minimal-inbox\"\n";
 
 /// A shop whose handler is done with every message.
 fn shop(on: Backend) -> Option<Shop> {

@@ -14,6 +14,7 @@ mod backlog;
 mod broker;
 mod changes;
 mod crash;
+mod duplicates;
 mod every_preset;
 mod handler;
 mod inbox;

@@ -35,6 +35,45 @@ fn results_of_a_publisher_that_is_not_relais_are_written_into_the_table() {
 }
 
 #[test]
+fn a_relais_that_only_writes_results_runs_and_warns_of_no_message_of_the_publisher() {
+    let Some(shop) = Shop::new(Backend::Postgres, ORDER_SERVICE, "") else { return };
+    let config = |admin: &str| {
+        format!(
+            "[store]\nurl = \"{}\"\n{admin}[[destination]]\nname = \"theirs\"\nexternal = true\n\
+             [[adopt]]\ntable = 'outbox'\npreset = \"order-service\"\ndestination = \"theirs\"\n",
+            shop.database.url()
+        )
+    };
+    shop.site.write("relais.toml", &config(""));
+    let running = shop.run();
+    shop.wait("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'outbox'::regclass", "2");
+    shop.order(1, "[1]");
+    settle(&shop, "relais_mark_published", "");
+    shop.order_is(1, "SENT t");
+    running.stop();
+    shop.site.write("relais.toml", &config("[admin]\nlisten = \"127.0.0.1:0\"\n"));
+    let running = shop.site.run();
+    let admin = running.logged("admin http://");
+    running.drain();
+    shop.order(2, "[2]");
+    shop.sql(
+        "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, payload, destination) \
+         VALUES ('Order', 'o-1', 'Placed', '{}', 'nobody')",
+    );
+    let started = Instant::now();
+    loop {
+        let (_, body) = get(admin, "/readyz");
+        if body.contains("wait for destination nobody") {
+            assert!(!body.contains("theirs"), "{body}");
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{body}");
+        std::thread::sleep(GLANCE);
+    }
+    running.stop();
+}
+
+#[test]
 fn a_function_that_was_altered_or_granted_shows_in_the_check_until_it_is_installed_again() {
     let Some(shop) = Shop::order_service(Backend::Postgres) else { return };
     assert_eq!(shop.site.relais(&["migrate"]).code, 0);

@@ -11,6 +11,7 @@ on_both_databases!(
     two_adoptions_of_one_table_are_refused,
     a_copy_that_cannot_be_made_fails_the_insert,
     an_id_that_another_message_has_fails_the_insert,
+    rows_that_wait_in_an_unknown_order_are_refused_until_it_is_named,
 );
 
 fn refused(on: Backend, ddl: &str, adopt: &str, texts: &[&str]) {
@@ -240,4 +241,29 @@ fn an_id_that_another_message_has_fails_the_insert(on: Backend) {
     assert_eq!(shop.one("SELECT count(*) FROM outbox"), "0");
     shop.order(2, "[2]");
     assert_eq!(shop.sql("SELECT payload FROM relais_outbox ORDER BY id"), ["[0]", "[2]"]);
+}
+
+fn rows_that_wait_in_an_unknown_order_are_refused_until_it_is_named(on: Backend) {
+    let adopt = |more: &str| adopt("outboxevent", "debezium", more);
+    let texts = ["the order of the rows that wait", "`id` has type uuid", "`created_at`"];
+    refused(on, presets::DEBEZIUM, &adopt("existing = true"), &texts);
+    let Some(shop) = Shop::new(on, presets::DEBEZIUM, &adopt("existing = true")) else { return };
+    let insert = |n: u32, order: &str| {
+        let id = id(n);
+        shop.sql(&format!(
+            "INSERT INTO outboxevent VALUES ('{id}', 'Order', '{order}', 'Placed', '[{n}]')"
+        ))
+    };
+    insert(1, "o-1");
+    assert_said(&shop.site.relais(&["migrate"]), 1, &texts[..1]);
+    // Once installed, the rows that waited are copied, and the order of new ones is known.
+    shop.write(&adopt("columns = { created_at = 'id' }\nexisting = true"));
+    assert_eq!(shop.site.json(&["migrate"])["adopted"][0]["copied"], 1);
+    shop.write(&adopt("existing = true"));
+    assert_said(&shop.site.relais(&["adopt", "check"]), 0, &["ok"]);
+    // Without keys there is no order.
+    let minimal = super::adopt("outboxevent", "debezium", "columns = { aggregate_id = '' }");
+    assert_eq!(shop.site.relais(&["adopt", "remove", "outboxevent", "--yes"]).code, 0);
+    shop.write(&format!("{minimal}existing = true\n"));
+    assert_said(&shop.site.relais(&["adopt", "install"]), 0, &["installed the triggers"]);
 }

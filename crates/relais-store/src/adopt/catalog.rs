@@ -142,6 +142,23 @@ pub(crate) fn judge_dead_letters<D: AdoptSql>(
     table
 }
 
+/// Returns why rows that exist cannot be copied in the order of their keys; nothing if they can, or have no key.
+pub(crate) fn unordered(adoption: &Adoption, table: &FoundTable) -> Option<String> {
+    let has_keys = adoption.column("key").or_else(|| adoption.column("aggregate_id")).is_some();
+    if !adoption.existing || !has_keys || adoption.column("created_at").is_some() {
+        return None;
+    }
+    let id = adoption.column("id").and_then(|name| table.column(name))?;
+    let rises = ["int2", "int4", "int8", "integer", "numeric"].contains(&id.base.as_str());
+    (!rises).then(|| {
+        format!(
+            "the order of the rows that wait in {} is not known, because column `{}` has type {}; name the column \
+             of their time in `columns` as `created_at`, or `{}` itself if its values rise with time (UUIDv7)",
+            table.name, id.name, id.type_name, id.name
+        )
+    })
+}
+
 /// Returns what is wrong with the layout, and the rights that the role lacks.
 pub(crate) fn judge<D: AdoptSql>(
     adoption: &Adoption,

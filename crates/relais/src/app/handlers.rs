@@ -223,7 +223,8 @@ impl App {
 
     /// Returns the scopes that this program serves.
     pub(super) fn scopes(&self) -> BTreeSet<String> {
-        let outbox = self.destinations.keys().map(|name| Scope::Outbox(name.clone()));
+        let outbox = self.destinations.keys().chain(&self.external);
+        let outbox = outbox.map(|name| Scope::Outbox(name.clone()));
         let subscribers = self.subscribers.keys().map(|name| subscriber_inbox(&self.inbox, name));
         let own = (!self.actions.is_empty()).then(|| self.inbox.clone());
         let inboxes = subscribers.chain(own).map(|name| Scope::of_inbox(&name));

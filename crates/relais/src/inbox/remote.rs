@@ -129,8 +129,15 @@ impl RemoteWork {
     fn refused(&self, row: &InboxRow, outcome: Outcome) -> CallDecision {
         let parks = matches!(outcome, Outcome::Park { .. });
         let skips = !parks && self.settings.on_dead_letter == OnDeadLetter::Skip;
+        let asks_again = matches!(outcome, Outcome::Retry { .. });
+        let repeats = asks_again && self.settings.on_dead_letter == OnDeadLetter::Retry;
         match decide(&self.settings.retry, row.attempts, outcome, random()) {
             None => CallDecision::Handled(Vec::new()),
+            Some(InboxFate::Dead { attempts, problem, .. }) if repeats => {
+                self.counters.retried(&problem);
+                let pause = self.settings.retry.max;
+                CallDecision::Settle(InboxFate::Retry { attempts, pause, problem })
+            }
             Some(InboxFate::Dead { attempts, problem, park }) => {
                 self.counters.failed(&problem);
                 let park = park && !skips;

@@ -262,6 +262,36 @@ async fn a_rejected_call_is_a_dead_letter_that_parks_its_key_unless_configured()
 }
 
 #[tokio::test]
+async fn a_call_is_repeated_without_a_dead_letter_if_that_is_configured() {
+    let again = || RemoteReply::Refused(Outcome::retry("HANDLER_RETRY", "later"));
+    let invalid = || RemoteReply::invalid("is not JSON");
+    let rejected = || RemoteReply::Failed(Delivery::reject("HTTP_422", "no"));
+    let fail = RemoteReply::Refused(Outcome::fail("NO_STOCK", "none"));
+    let bench = Bench::new().await;
+    receive(&bench, &[("1", "a"), ("2", "b"), ("3", "c"), ("4", "d")]).await;
+    let service = Service::new(&[
+        ("1", vec![again(), again(), again()]),
+        ("2", vec![invalid(), invalid(), invalid()]),
+        ("3", vec![rejected(), rejected(), rejected()]),
+        ("4", vec![fail]),
+    ]);
+    let retry = settings().retry.attempts_max(2);
+    let settings = DestinationSettings { retry, on_dead_letter: OnDeadLetter::Retry, ..settings() };
+    let (mut worker, _) = worker(&bench, "w", &service, settings).await;
+    for _ in 0..3 {
+        run_until_idle(&mut worker).await;
+        bench.make_due();
+    }
+    let tried = ["1 RETRY 3 HANDLER_RETRY", "2 RETRY 3 ANSWER_INVALID", "3 RETRY 3 HTTP_422"];
+    let found = statuses(&bench);
+    assert_eq!(found[..3], tried);
+    assert_eq!(found[3], "4 FAILED 1 NO_STOCK", "an answer that the service does not want it");
+    run_until_idle(&mut worker).await;
+    assert!(statuses(&bench)[..3].iter().all(|state| state.contains("PROCESSED")));
+    assert!(bench.texts("SELECT msg_key FROM relais_parked_key").is_empty());
+}
+
+#[tokio::test]
 async fn a_lane_that_is_lost_during_a_call_refuses_the_answer() {
     let bench = Bench::new().await;
     receive(&bench, &[("1", "x")]).await;

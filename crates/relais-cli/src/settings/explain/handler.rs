@@ -24,7 +24,9 @@ pub(super) fn handler(handler: &HandlerConfig) -> Vec<String> {
     let dead = match handler.on_dead_letter {
         OnDeadLetter::Park => "a dead letter parks its key",
         OnDeadLetter::Skip => "later messages continue past a dead letter",
-        OnDeadLetter::Retry => "no dead letters: a failing message is sent again",
+        OnDeadLetter::Retry => {
+            "a failing call is repeated: only answers `fail` and `park` make dead letters"
+        }
     };
     let sends = match handler.destinations.as_slice() {
         [] => "its answers send no messages".to_owned(),

@@ -16,7 +16,7 @@ use super::{
     script::AdoptScript,
     write_back::{WriteBackResult, write_one},
 };
-use crate::adopt::{ACTOR, CHANGES_MAX};
+use crate::adopt::{ACTOR, BY_UPDATE, CHANGES_MAX};
 
 /// The longest wait for a row of the application.
 const ROW_WAIT: Duration = Duration::from_millis(200);
@@ -44,7 +44,7 @@ pub(in super::super) async fn follow(
     for change in rows.iter().map(AdoptedChange::of) {
         let found = scripts.iter().find(|script| script.name == change.adopted_by);
         let Some(script) = found else { continue };
-        match handle(client, script, &change).await {
+        match handle(client, script, change).await {
             Ok(is_done) => outcome.settled += u64::from(is_done),
             // An error of this row or table; a lost connection ends the pass.
             Err(Failure::Final(error)) if error.code().is_some() => {}
@@ -65,6 +65,13 @@ pub(super) struct AdoptedChange {
 }
 
 impl AdoptedChange {
+    /// Returns whether an UPDATE of an inbox table made it.
+    pub(super) fn is_by_update(&self) -> bool {
+        self.message_id == BY_UPDATE
+    }
+}
+
+impl AdoptedChange {
     fn of(row: &Row) -> Self {
         Self {
             id: row.get(0),
@@ -80,12 +87,14 @@ impl AdoptedChange {
 async fn handle(
     client: &mut Client<'_>,
     script: &AdoptScript,
-    change: &AdoptedChange,
+    mut change: AdoptedChange,
 ) -> Result<bool, Failure> {
     let mut transaction = client.transaction().await?;
-    if transaction.execute(adopt_sql!("take_change"), &[&change.id]).await? == 0 {
-        return Ok(false);
-    }
+    let taken = transaction.query_opt(adopt_sql!("take_change"), &[&change.id]).await?;
+    let Some(taken) = taken else { return Ok(false) };
+    // Another row of the message may have been reset before.
+    change.message_id = taken.get(0);
+    let change = &change;
     transaction.execute(adopt_sql!("unvalidated"), &[]).await?;
     let is_done = match (script.is_inbox, change.is_reset) {
         (true, true) => inbox::reset(&mut transaction, script, change).await?,

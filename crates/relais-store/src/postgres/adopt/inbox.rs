@@ -12,7 +12,7 @@ use super::{
     follow::{AdoptedChange, write_late},
     script::AdoptScript,
 };
-use crate::adopt::{ACTOR, ReceivedCopy};
+use crate::adopt::{ACTOR, OtherRow, ReceivedCopy};
 
 /// Returns the copy of a row by its link.
 pub(super) async fn linked(
@@ -46,11 +46,28 @@ pub(super) async fn reset(
     };
     let id = copy.id;
     if !copy.is_own {
+        let other_is_open = match &copy.row {
+            Some(row) => transaction.query_opt(script.current.as_str(), &[row]).await?.is_some(),
+            None => false,
+        };
+        let decision = copy.for_other_row(change.is_by_update(), other_is_open);
+        if matches!(decision, OtherRow::Later) {
+            if change.is_by_update() {
+                let values: [&(dyn ToSql + Sync); 2] = [adopted_by, adopted_key];
+                transaction.execute(adopt_sql!("inbox_duplicate"), &values).await?;
+            }
+            return Ok(change.is_by_update());
+        }
         transaction.execute(adopt_sql!("inbox_link"), &[&id, adopted_by, adopted_key]).await?;
-        return write_late(transaction, script, Some(id)).await;
+        if matches!(decision, OtherRow::Result) {
+            return write_late(transaction, script, Some(id)).await;
+        }
     }
     match copy.status.as_str() {
-        "PROCESSED" | "FAILED" => handle_again(transaction, (id, payload), change).await?,
+        "PROCESSED" | "FAILED" => {
+            handle_again(transaction, (id, payload), change).await?;
+            transaction.execute(script.once.as_str(), &[&source, &message_id]).await?;
+        }
         _ if copy.is_changed && copy.is_for_handler => {
             let values: [&(dyn ToSql + Sync); 3] = [&id, &payload, &next_attempt];
             transaction.execute(adopt_sql!("inbox_renew"), &values).await?;
@@ -66,7 +83,7 @@ pub(super) async fn reset(
 
 fn received_copy(row: &Row, is_for_handler: bool) -> ReceivedCopy {
     let (id, status, is_own, is_changed) = (row.get(0), row.get(1), row.get(2), row.get(3));
-    ReceivedCopy { id, status, is_own, is_changed, is_for_handler }
+    ReceivedCopy { id, status, is_own, is_changed, is_for_handler, row: row.get(4) }
 }
 
 /// Locks and returns the message that has the result of a row: its copy, or once that is handled, the only copy of

@@ -1,6 +1,7 @@
 -- Called when :condition
+-- A duplicate, which asks only for the result of the message, has another id.
 BEGIN
 INSERT INTO relais_adopted_change (adopted_by, adopted_key, message_id, kind)
-VALUES (:name, :key, '00000000-0000-0000-0000-000000000000', 'reset');
+VALUES (:name, :key, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'reset');
 RETURN NULL;
 END

@@ -58,7 +58,9 @@ async fn installed_problems(
     let script = AdoptScript::of(adoption, table);
     let state = state(client, &script).await?;
     let results: i64 = client.query_one(adopt_sql!("late"), &[&script.name]).await?.get(0);
-    Ok(state.problem(&script.name).into_iter().chain(late(&script.name, results)).collect())
+    let mut problems = state.problems(&script.name, script.unordered.as_ref());
+    problems.extend(late(&script.name, results));
+    Ok(problems)
 }
 
 async fn state(client: &Client<'_>, script: &AdoptScript) -> Result<TriggerState, Failure> {
@@ -135,6 +137,9 @@ async fn install_one(
     let mut installed = InstalledAdoption { table: script.name.clone(), changed: false, copied: 0 };
     if !matches!(found, TriggerState::Same | TriggerState::Disabled) {
         let is_first = matches!(found, TriggerState::Missing);
+        if let Some(why) = script.unordered.clone().filter(|_| is_first) {
+            return Err(cannot_adopt(&adoption.table, &[why]).into());
+        }
         let copies = is_first && adoption.existing;
         installed.copied = create(client, &script, (is_first, copies), lock_timeout)
             .await

@@ -3,7 +3,8 @@
 use super::dialect::{PostgresDialect, PostgresTerms};
 use crate::adopt::{
     Adoption,
-    catalog::{DeadLetterTable, FoundTable, WRITTEN},
+    catalog::{DeadLetterTable, FoundTable, WRITTEN, unordered},
+    note,
     terms::{AdoptSql, Values, fingerprint, identifier, render},
 };
 
@@ -26,10 +27,14 @@ pub(in super::super) struct AdoptScript {
     pub(super) drop_triggers: String,
     /// Copies the rows that exist.
     pub(super) existing: String,
+    /// Why they cannot be copied in order.
+    pub(super) unordered: Option<String>,
     /// Copies one row by its key.
     pub(super) copy_one: String,
     /// Reads what one row sends by its key, if it is still to be sent.
     pub(super) current: String,
+    /// Makes other rows of a received message that were reset too wait for its result.
+    pub(super) once: String,
     /// Locks rows before results are written into them.
     pub(super) lock_rows: String,
     /// Moves failed rows to the dead letters of the application.
@@ -46,6 +51,7 @@ struct CopyTemplates {
     reset_body: &'static str,
     is_new: &'static str,
     current: &'static str,
+    once: &'static str,
 }
 
 impl CopyTemplates {
@@ -57,6 +63,7 @@ impl CopyTemplates {
                 reset_body: adopt_sql!("reset_body"),
                 is_new: adopt_sql!("is_new"),
                 current: adopt_sql!("current"),
+                once: "",
             },
             true => Self {
                 copy: adopt_sql!("inbox_copy"),
@@ -64,6 +71,7 @@ impl CopyTemplates {
                 reset_body: adopt_sql!("inbox_reset_body"),
                 is_new: adopt_sql!("inbox_is_new"),
                 current: adopt_sql!("inbox_current"),
+                once: adopt_sql!("inbox_once"),
             },
         }
     }
@@ -125,8 +133,10 @@ impl AdoptScript {
             triggers: plain(adopt_sql!("triggers")),
             drop_triggers: plain(adopt_sql!("drop_triggers")),
             existing: copy(name, &by_created, &unknown),
+            unordered: unordered(adoption, table),
             copy_one: copy(&one, "", &unknown),
             current: plain(templates.current),
+            once: plain(templates.once),
             write_back: (!terms.assignments().is_empty()).then(|| plain(adopt_sql!("write_back"))),
             lock_rows: plain(adopt_sql!("lock_rows")),
             grants: plain(adopt_sql!("grants")) + &dead_letter_rights(table),
@@ -142,7 +152,11 @@ impl AdoptScript {
     /// Returns everything that an installation runs, as one transaction.
     pub(super) fn print(&self, with_existing: bool) -> String {
         let existing = if with_existing {
-            format!("{UNVALIDATED};\n{};\n", self.existing.trim())
+            format!(
+                "{}{UNVALIDATED};\n{};\n",
+                note(self.unordered.as_deref()),
+                self.existing.trim()
+            )
         } else {
             String::new()
         };

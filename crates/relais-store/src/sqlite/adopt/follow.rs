@@ -24,7 +24,7 @@ use super::{
     script::AdoptScript,
     write_back::{WriteBackResult, write},
 };
-use crate::adopt::{ACTOR, CHANGES_MAX};
+use crate::adopt::{ACTOR, BY_UPDATE, CHANGES_MAX};
 
 /// Handles changes: they count as settled.
 pub(in super::super) async fn follow(store: &SqliteStore) -> StoreResult<SettleOutcome> {
@@ -72,17 +72,21 @@ fn is_about_row(error: &StoreError) -> bool {
 }
 
 /// A row of `relais_adopted_change`.
+#[derive(Clone)]
 pub(super) struct AdoptedChange {
     id: i64,
     pub(super) adopted_by: String,
     pub(super) adopted_key: String,
     is_reset: bool,
+    /// An UPDATE of an inbox table made it; known when it is taken.
+    pub(super) is_by_update: bool,
 }
 
 impl AdoptedChange {
     fn of(c: &super::super::row::Cells<'_, '_>) -> Self {
         let is_reset = c.string(3) == "reset";
-        Self { id: c.integer(0), adopted_by: c.string(1), adopted_key: c.string(2), is_reset }
+        let (id, adopted_by, adopted_key) = (c.integer(0), c.string(1), c.string(2));
+        Self { id, adopted_by, adopted_key, is_reset, is_by_update: false }
     }
 }
 
@@ -92,9 +96,11 @@ fn handle(
     script: &AdoptScript,
     change_of_row: &AdoptedChange,
 ) -> Result<Ending<bool>, StoreError> {
-    if change(tx, adopt_sql!("take_change"), [change_of_row.id])? == 0 {
-        return Ok(Ending::Undo(false));
-    }
+    let taken = first(tx, adopt_sql!("take_change"), [change_of_row.id], |c| c.string(0))?;
+    let Some(taken) = taken else { return Ok(Ending::Undo(false)) };
+    // Another row of the message may have been reset before.
+    let is_by_update = taken == BY_UPDATE.to_string();
+    let change_of_row = &AdoptedChange { is_by_update, ..change_of_row.clone() };
     let is_done = match (script.is_inbox, change_of_row.is_reset) {
         (true, true) => inbox::reset(tx, script, change_of_row)?,
         (true, false) => write_late(tx, script, inbox::linked(tx, change_of_row)?)?,

@@ -11,7 +11,7 @@ use super::{
     follow::{AdoptedChange, open_letter, write_late},
     script::AdoptScript,
 };
-use crate::adopt::{ACTOR, ReceivedCopy};
+use crate::adopt::{ACTOR, OtherRow, ReceivedCopy};
 
 /// Returns the copy of a row by its link.
 pub(super) fn linked(tx: &Transaction<'_>, of: &AdoptedChange) -> Result<Option<i64>, StoreError> {
@@ -34,8 +34,8 @@ pub(super) fn reset(
         return Ok(true);
     };
     let params: &[&dyn ToSql] = rusqlite::params![
-        source,
-        message_id,
+        &source,
+        &message_id,
         adopted_by,
         adopted_key,
         payload,
@@ -48,11 +48,27 @@ pub(super) fn reset(
     };
     let id = copy.id;
     if !copy.is_own {
+        let other_is_open = match &copy.row {
+            Some(row) => first(tx, &script.current, [row], |_| ())?.is_some(),
+            None => false,
+        };
+        let decision = copy.for_other_row(of.is_by_update, other_is_open);
+        if matches!(decision, OtherRow::Later) {
+            if of.is_by_update {
+                change(tx, adopt_sql!("inbox_duplicate"), (adopted_by, adopted_key))?;
+            }
+            return Ok(of.is_by_update);
+        }
         change(tx, adopt_sql!("inbox_link"), (id, adopted_by, adopted_key))?;
-        return write_late(tx, script, Some(id));
+        if matches!(decision, OtherRow::Result) {
+            return write_late(tx, script, Some(id));
+        }
     }
     match copy.status.as_str() {
-        "PROCESSED" | "FAILED" => handle_again(tx, (id, payload.as_deref()), of)?,
+        "PROCESSED" | "FAILED" => {
+            handle_again(tx, (id, payload.as_deref()), of)?;
+            change(tx, &script.once, (&source, &message_id))?;
+        }
         _ if copy.is_changed && copy.is_for_handler => {
             change(tx, adopt_sql!("inbox_renew"), (id, &payload, &next_attempt))?;
         }
@@ -67,7 +83,8 @@ pub(super) fn reset(
 
 fn received_copy(c: &Cells<'_, '_>, is_for_handler: bool) -> ReceivedCopy {
     let (id, status) = (c.integer(0), c.string(1));
-    ReceivedCopy { id, status, is_own: c.flag(2), is_changed: c.flag(3), is_for_handler }
+    let (is_own, is_changed, row) = (c.flag(2), c.flag(3), c.text(4));
+    ReceivedCopy { id, status, is_own, is_changed, is_for_handler, row }
 }
 
 /// Returns the message that has the result of a row: its copy, or once that is handled, the only copy of it for a

@@ -47,7 +47,9 @@ fn installed_problems(db: &Connection, script: &AdoptScript) -> Result<Vec<Strin
     }
     let state = state(db, script)?;
     let results = first(db, adopt_sql!("late"), [&script.name], |c| c.integer(0))?.unwrap_or(0);
-    Ok(state.problem(&script.name).into_iter().chain(late(&script.name, results)).collect())
+    let mut problems = state.problems(&script.name, script.unordered.as_ref());
+    problems.extend(late(&script.name, results));
+    Ok(problems)
 }
 
 fn is_migrated(db: &Connection) -> Result<bool, StoreError> {
@@ -117,12 +119,16 @@ fn install_one(
     }
     let found = state(tx, &script)?;
     let mut result = InstalledAdoption { table: script.name.clone(), changed: false, copied: 0 };
+    let is_first = matches!(found, TriggerState::Missing);
+    if let Some(why) = script.unordered.clone().filter(|_| is_first) {
+        return Err(cannot_adopt(&adoption.table, &[why]));
+    }
     if matches!(found, TriggerState::Missing | TriggerState::Different) {
         drop_triggers(tx, &script.plain)?;
         for trigger in &script.triggers {
             tx.execute_batch(trigger).map_err(|e| error::store(&e))?;
         }
-        if matches!(found, TriggerState::Missing) && adoption.existing {
+        if is_first && adoption.existing {
             result.copied = change(tx, &script.existing, [])?;
         }
         result.changed = true;

@@ -3,7 +3,8 @@
 use super::dialect::SqliteTerms;
 use crate::adopt::{
     Adoption,
-    catalog::FoundTable,
+    catalog::{FoundTable, unordered},
+    note,
     terms::{fingerprint, identifier, render},
 };
 
@@ -20,10 +21,14 @@ pub(in super::super) struct AdoptScript {
     pub(super) triggers: [String; 2],
     /// Copies the rows that exist.
     pub(super) existing: String,
+    /// Why they cannot be copied in order.
+    pub(super) unordered: Option<String>,
     /// Copies one row by its key.
     pub(super) copy_one: String,
     /// Reads what one row sends by its key, if it is still to be sent.
     pub(super) current: String,
+    /// Makes other rows of a received message that were reset too wait for its result.
+    pub(super) once: String,
     /// Moves failed rows to the dead letters of the application: one statement copies, one removes.
     pub(super) bury: Option<[String; 2]>,
     /// Writes results back; none if the table has no column for them.
@@ -36,6 +41,7 @@ struct CopyTemplates {
     copy_trigger: &'static str,
     is_new: &'static str,
     current: &'static str,
+    once: &'static str,
 }
 
 impl CopyTemplates {
@@ -46,12 +52,14 @@ impl CopyTemplates {
                 copy_trigger: adopt_sql!("copy_trigger"),
                 is_new: adopt_sql!("is_new"),
                 current: adopt_sql!("current"),
+                once: "",
             },
             true => Self {
                 copy: adopt_sql!("inbox_copy"),
                 copy_trigger: adopt_sql!("inbox_copy_trigger"),
                 is_new: adopt_sql!("inbox_is_new"),
                 current: adopt_sql!("inbox_current"),
+                once: adopt_sql!("inbox_once"),
             },
         }
     }
@@ -106,8 +114,10 @@ impl AdoptScript {
         Self {
             triggers: [trigger(templates.copy_trigger), trigger(adopt_sql!("reset_trigger"))],
             existing: plain(adopt_sql!("copy_rows")),
+            unordered: unordered(adoption, table),
             copy_one: plain(adopt_sql!("copy_one")),
             current: plain(templates.current),
+            once: plain(templates.once),
             write_back: (!terms.assignments().is_empty()).then(|| plain(adopt_sql!("write_back"))),
             name: table.name.clone(),
             plain: table.plain.clone(),
@@ -119,7 +129,7 @@ impl AdoptScript {
     /// Returns everything that an installation runs, as one transaction.
     pub(super) fn print(&self, with_existing: bool) -> String {
         let existing = match with_existing {
-            true => format!("{};\n", self.existing.trim()),
+            true => format!("{}{};\n", note(self.unordered.as_deref()), self.existing.trim()),
             false => String::new(),
         };
         format!("BEGIN IMMEDIATE;\n{};\n{existing}COMMIT;\n", self.triggers.join(";\n"))
