@@ -14,6 +14,7 @@ use crate::{
     query::SerdeErrors,
     repair::{Mode, Repair, ReprocessOutcome},
     store::StoreResult,
+    text::sha256_hex,
     time::Timestamp,
 };
 
@@ -50,6 +51,12 @@ impl Origin {
 
 /// `failed_status` of a message whose id came before with another payload.
 pub const STATUS_CONFLICT: &str = "CONFLICT";
+
+/// Returns the id under which the other payload is handled when an operator retries the conflict.
+pub fn retried_conflict_id(message_id: &str, payload: &str) -> String {
+    format!("{message_id}#{}", &sha256_hex(payload.as_bytes())[..8])
+}
+
 /// `failed_status` of a row that failed for good.
 pub const STATUS_FAILED: &str = "FAILED";
 

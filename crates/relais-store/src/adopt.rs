@@ -273,7 +273,7 @@ pub(crate) fn late(table: &str, results: i64) -> Option<String> {
 }
 
 /// Returns a problem as a comment in SQL.
-pub(crate) fn note(problem: Option<&str>) -> String {
+pub(crate) fn sql_comment(problem: Option<&str>) -> String {
     let line = |problem: &str| format!("-- {}\n", problem.replace(['\n', '\r'], " "));
     problem.map(line).unwrap_or_default()
 }

@@ -201,7 +201,7 @@ impl App {
         self
     }
 
-    /// Another program serves this destination: no warning about its messages.
+    /// Names a destination that another program serves: relais does not warn about its messages.
     #[must_use]
     pub fn external(mut self, name: &str) -> Self {
         self.external.insert(name.to_owned());

@@ -10,7 +10,7 @@ use std::{
 
 use futures_util::FutureExt;
 use relais_core::{
-    delivery::Delivery,
+    delivery::{Delivery, TIMEOUT},
     message::Category,
     outbox::OutboxRow,
     publisher::{Batching, Publisher},
@@ -98,7 +98,7 @@ impl PublishGuard {
                 Ok(Ok(deliveries)) if deliveries.len() == count => deliveries,
                 Ok(Ok(_)) => all(Delivery::retry("PUBLISHER_FAULT", "answers are missing")),
                 Ok(Err(_)) => all(Delivery::retry("PUBLISHER_PANIC", "the publisher panicked")),
-                Err(_) => all(Delivery::retry("TIMEOUT", &format!("no answer within {limit:?}"))),
+                Err(_) => all(Delivery::retry(TIMEOUT, &format!("no answer within {limit:?}"))),
             };
             (rows, deliveries)
         }

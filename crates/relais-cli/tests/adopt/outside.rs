@@ -58,12 +58,12 @@ fn a_relais_that_only_writes_results_runs_and_warns_of_no_message_of_the_publish
     shop.order(2, "[2]");
     shop.sql(
         "INSERT INTO relais_outbox (aggregate_type, aggregate_id, event_type, payload, destination) \
-         VALUES ('Order', 'o-1', 'Placed', '{}', 'nobody')",
+         VALUES ('Order', 'o-1', 'Placed', '{}', 'unserved')",
     );
     let started = Instant::now();
     loop {
         let (_, body) = get(admin, "/readyz");
-        if body.contains("wait for destination nobody") {
+        if body.contains("wait for destination unserved") {
             assert!(!body.contains("theirs"), "{body}");
             break;
         }

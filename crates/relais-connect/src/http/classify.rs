@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use relais_core::delivery::{Delivery, Problem};
+use relais_core::delivery::{Delivery, Problem, TIMEOUT};
 
 use super::private_address::{ADDRESS_REFUSED, PrivateAddressError};
 
@@ -94,7 +94,7 @@ pub(crate) fn failed(error: &reqwest::Error, call: &str) -> Delivery {
         let next = if text.contains("refused") { next } else { "" };
         Delivery::outage("CONNECT_FAILED", &format!("{text}{next}"))
     } else if error.is_timeout() {
-        Delivery::retry("TIMEOUT", &text("no response in time, the request may have arrived"))
+        Delivery::retry(TIMEOUT, &text("no response in time, the request may have arrived"))
     } else {
         Delivery::retry(
             "CONNECTION_CUT",

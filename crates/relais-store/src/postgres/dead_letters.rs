@@ -8,7 +8,7 @@ use relais_core::{
     control::ControlOrder,
     dead_letter::{
         CODE_OPERATOR_FAILED, DeadLetterStore, DecisionAction, DecisionResult, OperatorDecision,
-        Origin, Resolution, STATUS_CONFLICT,
+        Origin, Resolution, STATUS_CONFLICT, retried_conflict_id,
     },
     delivery::Problem,
     inbox::InboxStatus,
@@ -19,7 +19,6 @@ use relais_core::{
     query::SerdeErrors,
     repair::{Mode, Repair, ReprocessOutcome},
     store::{StoreError, StoreResult},
-    text,
 };
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -191,8 +190,7 @@ impl ResolvedLetter {
     /// Makes the row due again, first in its key.
     async fn reopen(&self, transaction: &Transaction<'_>) -> Result<(), Failure> {
         if self.conflict {
-            let hash = text::sha256_hex(self.payload.as_bytes());
-            let message_id = format!("{}#{}", self.message_id, &hash[..8]);
+            let message_id = retried_conflict_id(&self.message_id, &self.payload);
             transaction.execute(sql!("accept_conflict"), &[&self.id, &message_id]).await?;
             return Ok(());
         }

@@ -7,7 +7,7 @@ use relais_core::{
     control::ControlOrder,
     dead_letter::{
         CODE_OPERATOR_FAILED, DeadLetterStore, DecisionAction, DecisionResult, OperatorDecision,
-        Origin, Resolution, STATUS_CONFLICT,
+        Origin, Resolution, STATUS_CONFLICT, retried_conflict_id,
     },
     delivery::Problem,
     json,
@@ -17,7 +17,6 @@ use relais_core::{
     query::SerdeErrors,
     repair::{Mode, Repair, ReprocessOutcome},
     store::{StoreError, StoreResult},
-    text::sha256_hex,
 };
 use rusqlite::Transaction;
 use uuid::Uuid;
@@ -176,8 +175,7 @@ fn free_key(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
 fn reopen(tx: &Transaction<'_>, id: &str, letter: &ResolvedLetter) -> Result<(), StoreError> {
     match letter.origin {
         Some(Origin::Inbox) if letter.failed_status == STATUS_CONFLICT => {
-            let digest = sha256_hex(letter.payload.as_bytes());
-            let message_id = format!("{}#{}", letter.message_id, &digest[..8]);
+            let message_id = retried_conflict_id(&letter.message_id, &letter.payload);
             change(tx, include_str!("sql/accept_conflict.sql"), (id, message_id))?;
         }
         Some(Origin::Inbox) => {

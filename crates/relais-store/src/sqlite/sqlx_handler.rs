@@ -21,7 +21,7 @@ use super::{
     error,
     handler::{not_committed, transaction_lost},
     row::millis,
-    writer::HEARTBEAT_DELAY_MAX,
+    writer::{EXTEND_LEASES, HEARTBEAT_DELAY_MAX},
 };
 use crate::{
     sqlx_function::{SqlxHandlerFn, SqlxStateHandlerFn},
@@ -174,7 +174,7 @@ async fn extend_leases(db: &mut SqliteConnection, held: Duration) {
     if held <= HEARTBEAT_DELAY_MAX {
         return;
     }
-    for extend in [include_str!("sql/extend_leases.sql"), include_str!("sql/extend_bulk.sql")] {
+    for extend in EXTEND_LEASES {
         drop(query(extend).bind(millis(held)).execute(&mut *db).await);
     }
 }

@@ -27,6 +27,9 @@ const GROUP_MAX: usize = 64;
 const GROUP_TIME: Duration = Duration::from_millis(20);
 /// A transaction that takes longer, such as that of a slow handler, extends the leases.
 pub(super) const HEARTBEAT_DELAY_MAX: Duration = Duration::from_millis(100);
+/// The statements that extend leases, with the milliseconds for which the write lock was held.
+pub(super) const EXTEND_LEASES: [&str; 2] =
+    [include_str!("sql/extend_leases.sql"), include_str!("sql/extend_bulk.sql")];
 
 /// The decision of a job about its writes.
 pub(super) enum Ending<T> {
@@ -172,7 +175,7 @@ fn extend_leases(tx: &Transaction<'_>, held: Duration) {
     if held <= HEARTBEAT_DELAY_MAX {
         return;
     }
-    for extend in [include_str!("sql/extend_leases.sql"), include_str!("sql/extend_bulk.sql")] {
+    for extend in EXTEND_LEASES {
         drop(row::change(tx, extend, [row::millis(held)]));
     }
 }

@@ -221,7 +221,7 @@ impl App {
         self
     }
 
-    /// Returns the scopes that this program serves.
+    /// Returns the scopes that need no other worker: those that this program serves, and external destinations.
     pub(super) fn scopes(&self) -> BTreeSet<String> {
         let outbox = self.destinations.keys().chain(&self.external);
         let outbox = outbox.map(|name| Scope::Outbox(name.clone()));

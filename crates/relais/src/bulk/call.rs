@@ -14,7 +14,7 @@ use relais_core::{
     BoxFuture,
     breaker::OpenCause,
     bulk::{BulkTarget, CallProblem},
-    delivery::{Delivery, Problem},
+    delivery::{Delivery, Problem, TIMEOUT},
 };
 
 use super::{
@@ -116,7 +116,7 @@ impl BulkCaller {
         Ok(match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => unclear("TARGET_PANIC", "the bulk target panicked"),
-            Err(_) => unclear("TIMEOUT", &format!("no answer within {limit:?}")),
+            Err(_) => unclear(TIMEOUT, &format!("no answer within {limit:?}")),
         })
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use relais_core::{
     bulk::BulkJob,
-    dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT},
+    dead_letter::{DeadLetter, Origin, Resolution, STATUS_CONFLICT, retried_conflict_id},
     id_prefix::{IdKind, IdPrefix},
     inbox::{InboxRow, original_source},
     inspect::InspectExt,
@@ -15,7 +15,6 @@ use relais_core::{
     process::{Process, ProcessRef},
     query::PAGE_MAX,
     store::{StoreDriver, StoreError},
-    text::sha256_hex,
 };
 use uuid::Uuid;
 
@@ -211,8 +210,7 @@ pub(super) async fn copies(
     Ok(rows)
 }
 
-/// Returns the messages that operators made of conflicts with an inbox row. The store derives their ids from the
-/// row's id and their payloads.
+/// Returns the messages that operators made of conflicts with an inbox row.
 pub(super) async fn retried_conflicts(
     store: &dyn StoreDriver,
     row: &InboxRow,
@@ -223,8 +221,8 @@ pub(super) async fn retried_conflicts(
             && letter.origin_id == Some(row.id)
             && letter.resolution.as_deref() == Some(Resolution::Retried.as_str());
         if is_retried && rows.len() < PAGE_MAX {
-            let hash = sha256_hex(letter.payload.unwrap_or_default().as_bytes());
-            let id = format!("{}#{}", row.message_id, &hash[..8]);
+            let payload = letter.payload.unwrap_or_default();
+            let id = retried_conflict_id(&row.message_id, &payload);
             let found = store.trail(id).await?.received.into_iter();
             rows.extend(found.filter(|found| found.source_system == row.source_system));
         }

@@ -13,7 +13,7 @@ use std::{
 use futures_util::FutureExt;
 use relais_core::{
     breaker::BreakerState,
-    delivery::Delivery,
+    delivery::{Delivery, TIMEOUT},
     fault::{Judgement, Outlook},
     handler::Outcome,
     inbox::{InboxFate, InboxRow, decide},
@@ -364,7 +364,7 @@ async fn call(handler: &dyn RemoteHandler, row: &InboxRow, limit: Duration) -> R
         }
         Err(_) => {
             let text = format!("no answer within {limit:?}; the service may still work on it");
-            RemoteReply::Failed(Delivery::retry("TIMEOUT", &text))
+            RemoteReply::Failed(Delivery::retry(TIMEOUT, &text))
         }
     }
 }

@@ -4,7 +4,7 @@ use super::dialect::{PostgresDialect, PostgresTerms};
 use crate::adopt::{
     Adoption,
     catalog::{DeadLetterTable, FoundTable, WRITTEN, unordered},
-    note,
+    sql_comment,
     terms::{AdoptSql, Values, fingerprint, identifier, render},
 };
 
@@ -154,7 +154,7 @@ impl AdoptScript {
         let existing = if with_existing {
             format!(
                 "{}{UNVALIDATED};\n{};\n",
-                note(self.unordered.as_deref()),
+                sql_comment(self.unordered.as_deref()),
                 self.existing.trim()
             )
         } else {

@@ -4,7 +4,7 @@ use super::dialect::SqliteTerms;
 use crate::adopt::{
     Adoption,
     catalog::{FoundTable, unordered},
-    note,
+    sql_comment,
     terms::{fingerprint, identifier, render},
 };
 
@@ -129,7 +129,9 @@ impl AdoptScript {
     /// Returns everything that an installation runs, as one transaction.
     pub(super) fn print(&self, with_existing: bool) -> String {
         let existing = match with_existing {
-            true => format!("{}{};\n", note(self.unordered.as_deref()), self.existing.trim()),
+            true => {
+                format!("{}{};\n", sql_comment(self.unordered.as_deref()), self.existing.trim())
+            }
             false => String::new(),
         };
         format!("BEGIN IMMEDIATE;\n{};\n{existing}COMMIT;\n", self.triggers.join(";\n"))
